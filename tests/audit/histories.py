@@ -3,8 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from sidecar.core.records import AnyRecord, Coverage, Notification, PositionRecord, TransitionRecord, record_id
-from tests.audit.spooling import NOON, instant, session_id, transition
+from msgspec.structs import replace
+
+from sidecar.core.records import AnyRecord, PositionRecord, TransitionRecord, record_id
+from tests.audit.spooling import NOON, coverage, instant, notification, session_id, transition
 
 A, B, C = session_id("a"), session_id("b"), session_id("c")
 
@@ -77,20 +79,9 @@ class History:
         """What one observer could see, in pieces of an hour as it records them, or of another length."""
         while begin < end:
             until = min(begin + piece, end)
-            self.records.append(
-                Coverage(
-                    id=record_id("history", self.cluster_id, "coverage", observer, begin),
-                    cluster_id=self.cluster_id,
-                    external_labels={},
-                    store="zookeeper",
-                    observer=observer,
-                    observed_at=instant(at(until)),
-                    recorded_at=instant(at(until)),
-                    began_at=instant(at(begin)),
-                    ended_at=instant(at(until)),
-                    state=state,
-                )
-            )
+            identity = record_id("history", self.cluster_id, "coverage", observer, begin)
+            place = {"id": identity, "cluster_id": self.cluster_id, "observer": observer}
+            self.records.append(replace(coverage(0, at(until)), **place, began_at=instant(at(begin)), state=state))
             begin = until
         return self
 
@@ -100,28 +91,12 @@ class History:
         """What became, at `seconds`, of an alert that was queued then, or at `queued`."""
         number = len(self.records)
         queued = seconds if queued is None else queued
-        made: dict[str, Any] = {
-            "id": record_id("history", self.cluster_id, number),
-            "cluster_id": self.cluster_id,
-            "external_labels": {},
-            "store": "zookeeper",
-            "observer": "jm-0",
-            "observed_at": instant(at(seconds)),
-            "recorded_at": instant(at(seconds)),
-            "alert": "FlinkLeaderChanged",
-            "fingerprint": "f1",
-            "receiver": "ops",
-            "destination": "ops#0",
-            "reason": "FIRST",
-            "outcome": outcome,
-            "attempt": attempt,
-            "possible_duplicate": False,
-            "detail": None,
-            "queued_at": instant(at(queued)),
-        }
-        made |= fields
-        made["delivery_id"] = record_id("delivery", made["observer"], made["destination"], made["reason"], queued)
-        self.records.append(Notification(**made))
+        identity = record_id("history", self.cluster_id, number)
+        place = {"id": identity, "cluster_id": self.cluster_id, "destination": "ops#0", "fingerprint": "f1"}
+        outcome_of_it = {"outcome": outcome, "attempt": attempt, "queued_at": instant(at(queued))}
+        made = replace(notification(0, at(seconds)), **place | outcome_of_it | fields)
+        delivery_id = record_id("delivery", made.observer, made.destination, made.reason, queued)
+        self.records.append(replace(made, delivery_id=delivery_id))
         return self
 
     def transitions(self) -> list[TransitionRecord]:

@@ -1,10 +1,6 @@
 """Materializations that are killed: whatever was asked in between had one of two answers, and what is completed is right."""
 
-import os
 import random
-import signal
-import subprocess
-import time
 from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
@@ -18,14 +14,13 @@ from sidecar.audit.spark.spark_session import own_session, tune
 from sidecar.audit.upkeep import materialize as upkeep
 from sidecar.audit.upkeep.materialize import materialize
 from sidecar.core.records import AnyRecord
-from tests.audit.killing import end_what_it_began, running
+from tests.audit.killing import end_what_it_began, killed, running
 from tests.audit.random_histories import random_history
 from tests.audit.spooling import NOON, seal
 
 _VIEW = "availability"
 """It is made of stretches and of coverage."""
 _DAYS = 40
-_PATIENCE = 1.3
 
 
 def materialize_before(spark: SparkSession, audit: str, before: str) -> None:
@@ -55,14 +50,7 @@ class Rounds:
         between = list[Counter[tuple[str, ...]]]()
         for _ in range(kills):
             with running(materialize_before, self.audit, Path(str(limit)), jvm_of=spark) as process:
-                began = time.monotonic()
-                try:
-                    process.wait(self._chance.uniform(0, 1.2 * self._seconds))
-                    assert process.returncode == 0
-                    self._seconds = max(0.5, time.monotonic() - began)
-                except subprocess.TimeoutExpired:
-                    self._seconds *= _PATIENCE
-                    os.killpg(process.pid, signal.SIGKILL)
+                self._seconds = max(0.5, killed(process, self._chance, self._seconds))
             end_what_it_began(spark)
             between.append(self._answer(spark))
         materialize(spark, str(self.audit), before=limit)

@@ -111,6 +111,18 @@ def _alive(group: int) -> bool:
     return True
 
 
+def killed(process: "subprocess.Popen[str]", chance: random.Random, seconds: float) -> float:
+    """Kill it at a random moment of the `seconds` that it may take, unless it has ended well by then. How many it may take next time."""
+    began = time.monotonic()
+    try:
+        process.wait(chance.uniform(0, 1.2 * seconds))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return seconds * _PATIENCE
+    assert process.returncode == 0
+    return time.monotonic() - began
+
+
 class Rounds:
     """A spool that grows from round to round, and an ingest that is killed in each.
 
@@ -131,14 +143,7 @@ class Rounds:
         """One round. It is killed at a random moment of the time that an ingest has taken so far."""
         self._fill()
         with ingesting(self.spool, self.audit, spark) as process:
-            began = time.monotonic()
-            try:
-                process.wait(self._chance.uniform(0, 1.2 * self._seconds))
-                assert process.returncode == 0
-                self._seconds = time.monotonic() - began
-            except subprocess.TimeoutExpired:
-                self._seconds *= _PATIENCE
-                os.killpg(process.pid, signal.SIGKILL)
+            self._seconds = killed(process, self._chance, self._seconds)
         end_what_it_began(spark)
 
     def assert_none_twice(self, spark: SparkSession) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sidecar.core.records import Annotation, AnyRecord, EpisodeRecord, record_id
 from tests.audit.histories import History, at
-from tests.audit.spooling import NOON, death, instant, recovery, session_id
+from tests.audit.spooling import NOON, annotation, death, episode, instant, recovery, session_id
 
 HOUR, DAY = 3600.0, 86400.0
 HOSTILE = (
@@ -175,19 +175,16 @@ def _episode(
 ) -> EpisodeRecord:
     before, after = sessions
     least, most = failover.down or (None, None)
-    return EpisodeRecord(
-        **_envelope(cluster, failover.over + 5),
+    return replace(
+        episode(0, at(failover.over + 5)),
+        cluster_id=cluster.id,
         id=episode_id,
         episode_id=episode_id,
         opened_at=instant(at(failover.began)),
         closed_at=instant(at(failover.over)),
         cause=failover.cause,
         confidence="medium",
-        facts=["A fact."],
-        components=["dispatcher", "job", "resource_manager", "rest_server"],
         jobs_affected=cluster.jobs,
-        jobs_ended=0,
-        jobs_missing=0,
         jobs_total=cluster.jobs,
         vacant_seconds=failover.vacant,
         vacant_seconds_by_component={},
@@ -231,26 +228,8 @@ def _ended(cluster: Cluster, failover: Failover, episode_id: str) -> Iterator[An
 
 def _note(cluster: Cluster, failover: Failover, episode_id: str) -> Annotation:
     noted = failover.over + 2 * DAY
-    return Annotation(
-        **_envelope(cluster, noted),
-        id=record_id("note", episode_id),
-        episode_id=episode_id,
-        reason=failover.note or "",
-        author="Ada",
-        planned=True,
-    )
-
-
-def _envelope(cluster: Cluster, seconds: float) -> dict[str, Any]:
-    written = instant(at(seconds))
-    return {
-        "cluster_id": cluster.id,
-        "external_labels": {},
-        "store": "zookeeper",
-        "observer": "jm-0",
-        "observed_at": written,
-        "recorded_at": written,
-    }
+    about = {"cluster_id": cluster.id, "id": record_id("note", episode_id), "episode_id": episode_id}
+    return replace(annotation(0, at(noted)), **about, reason=failover.note or "", planned=True)
 
 
 # -- the same, computed from the lists -----------------------------------------------------------------------------------

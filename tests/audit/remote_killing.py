@@ -44,13 +44,7 @@ class RemoteRounds(Rounds):
     """The rounds of `Rounds`, in a bucket. Some compact or materialize."""
 
     def __init__(
-        self,
-        bucket: Path,
-        folder: Path,
-        chance: random.Random,
-        *,
-        spool: str = SPOOL,
-        audit: str = AUDIT,
+        self, bucket: Path, folder: Path, chance: random.Random, *, spool: str = SPOOL, audit: str = AUDIT
     ) -> None:
         super().__init__(bucket, chance)
         self._folder = folder
@@ -62,10 +56,7 @@ class RemoteRounds(Rounds):
         work = self._chance.choices([*_SHARES], [*_SHARES.values()])[0] if is_there else "ingest"
         if work == "ingest":
             self._fill()
-        script = GIVEN_JVM.format(
-            imports=_IMPORTS,
-            work=_WORK[work].format(**self._urls),
-        )
+        script = GIVEN_JVM.format(imports=_IMPORTS, work=_WORK[work].format(**self._urls))
         with started(script, environment=self._environment(spark)) as process:
             began = time.monotonic()
             try:

@@ -217,10 +217,7 @@ def test_what_an_observer_forgot_the_log_remembers(ask: Ask) -> None:
         "leader_changes",
         "forgetful",
         "component, changed_at, before_session_id, after_session_id, kind, before_address",
-    ) == [
-        ("dispatcher", 160, A, B, "DISCOVERED", address(A)),
-        ("job", 160, A, B, "DISCOVERED", address(A)),
-    ]
+    ) == [("dispatcher", 160, A, B, "DISCOVERED", address(A)), ("job", 160, A, B, "DISCOVERED", address(A))]
     assert ask("leader_timeline", "forgetful", "job_id, began_at, ended_at, how_it_ended")[2:] == [
         ("0" * 32, 0, 160, "DISCOVERED"),
         ("0" * 32, 160, None, None),
@@ -426,8 +423,7 @@ def refused() -> list[Sidecar]:
     sidecar = Sidecar(flink).connects().waits(60)
     sidecar.is_refused(flink.znodes.path(DISPATCHER))
     sidecar.waits(30).reads_everything()
-    sidecar.waits(30).is_cut_off().waits(60)
-    sidecar.connects().waits(30).stops()
+    sidecar.waits(30).is_cut_off().waits(60).connects().waits(30).stops()
     return [sidecar]
 
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -25,9 +26,8 @@ from sidecar.audit.upkeep.compact import CompactResult, compact
 from sidecar.audit.upkeep.verify import verify
 from tests.audit.conftest import YESTERDAY, Log
 from tests.audit.killing import started
+from tests.audit.reading import KINDS, Reader
 from tests.audit.spooling import ids, ids_seen, seal, transition
-from tests.bench.compaction import small_files
-from tests.bench.reading import KINDS, Reader
 
 pytestmark = pytest.mark.spark
 
@@ -253,7 +253,7 @@ def compacting(audit: Path) -> Iterator["subprocess.Popen[str]"]:
 def test_readers_never_count_wrong(spark: SparkSession, log: Log, tmp_path: Path) -> None:
     """Spark, DuckDB and pyarrow read without a pause: a read may fail, and the next one is right; none counts too much or too little."""
     audit = tmp_path / "many"
-    rows = small_files(audit, files(log.audit)[0], 40, of_a_date=2)
+    rows = small_files(audit, files(log.audit)[0], 40)
     with ExitStack() as stack:
         # They read as fast as what they get of the processors lets them: not at the cost of the compaction, which decides how long that is.
         readers = [stack.enter_context(Reader(kind, audit, niceness=19)) for kind in KINDS]
@@ -264,7 +264,27 @@ def test_readers_never_count_wrong(spark: SparkSession, log: Log, tmp_path: Path
         for reader in readers:
             reader.end()
             reader.once()
-    assert [{*reader.answers} for reader in readers] == [{(rows, rows)}] * 3
+    assert [reader.answers for reader in readers] == [{(rows, rows)}] * 3
+
+
+def small_files(audit: Path, file: Path, number: int) -> int:
+    """Write so many files like `file`, each id once, two for each date before today; how many rows that is."""
+    like = pq.ParquetFile(file).read()
+    places = [like.schema.get_field_index(name) for name in ("id", "observed_at")]
+    for n in range(number):
+        day = datetime.now(UTC).date() - timedelta(days=1 + n // 2)
+        noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+        columns = [
+            [str(uuid4()) for _ in range(len(like))],
+            [noon + timedelta(seconds=row) for row in range(len(like))],
+        ]
+        rows = like
+        for place, values in zip(places, columns, strict=True):
+            rows = rows.set_column(place, like.schema.field(place), pa.array(values, like.schema.field(place).type))
+        folder = audit / "transitions" / f"event_date={day}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, folder / f"part-{n:05d}-{uuid4()}.parquet", compression="zstd")
+    return number * len(like)
 
 
 @pytest.mark.parametrize("swapped", [False, True])

@@ -106,8 +106,7 @@ def test_segments_that_were_ingested_do_not_count(
 
 
 @pytest.mark.parametrize(
-    ("size", "run"),
-    [(LARGE - 1, Run.SMALL), (LARGE, Run.LARGE), (HUGE_DATES - 1, Run.LARGE), (HUGE_DATES, Run.HUGE)],
+    ("size", "run"), [(LARGE - 1, Run.SMALL), (LARGE, Run.LARGE), (HUGE_DATES - 1, Run.LARGE), (HUGE_DATES, Run.HUGE)]
 )
 def test_a_materialization_is_as_large_as_what_was_never_closed(size: int, run: Run, tmp_path: Path) -> None:
     """It reads each record of those dates."""

@@ -60,12 +60,7 @@ def captured(recorded: list[AnyRecord]) -> list[AnyRecord]:
         detail = f"orders ({job[:8]}…): restored from checkpoint {checkpoint} at {at[:19]}Z"
         return of(episode, "led_again", "job", subject=job, detail=detail, attributes=attributes, **_NO_FILE)
 
-    nothing = {
-        "subject": "",
-        "outcome": "absent",
-        "detail": "no Flink process is visible",
-        "attributes": {},
-    }
+    nothing = {"subject": "", "outcome": "absent", "detail": "no Flink process is visible", "attributes": {}}
     return [
         of(lost, "opened", "process", **nothing, **_NO_FILE),
         restored(lost, 17, "2026-11-20T08:27:15.903000Z"),

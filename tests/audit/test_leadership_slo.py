@@ -16,7 +16,7 @@ from sidecar.core.observations import DeploymentObserved, ViewConfirmed
 from sidecar.core.policy.policy import Objective
 from tests.audit.spooling import seal
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, A, B
-from tests.kit.core_sidecar import POLICY, Sidecar
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over
 from tests.kit.fake_flink import Flink
 
 pytestmark = pytest.mark.spark
@@ -34,32 +34,19 @@ def watched() -> Sidecar:
     flink = Flink().submit().elect(A)
     sidecar = Sidecar(flink, replace(POLICY, objective=OBJECTIVE))
     sidecar.connects().waits(7200, tick=30)
-    flink.vacate()
-    sidecar.sees_changes().waits(12.5)
-    flink.elect(B)
-    sidecar.sees_changes().waits(600, tick=10)
-    flink.vacate(REST_SERVER, THE_JOB)
-    sidecar.sees_changes().waits(3)
-    flink.elect(B, REST_SERVER)
-    sidecar.sees_changes().waits(60)
-    sidecar.is_cut_off().waits(90)
-    sidecar.connects().waits(20)
+    fail_over(flink, sidecar, 12.5).waits(600, tick=10)
+    sidecar.sees(flink.vacate(REST_SERVER, THE_JOB)).waits(3)
+    sidecar.sees(flink.elect(B, REST_SERVER)).waits(60).is_cut_off().waits(90).connects().waits(20)
     sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 5 * SECOND))
     sidecar.waits(4)
-    flink.vacate()
-    sidecar.sees_changes().waits(30)
-    flink.elect(A)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 30, A)
     sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 100 * 3600 * SECOND))
     sidecar.is_killed(47.25).connects().waits(86_400, tick=600)
     suspend(sidecar, 1, suspended=False)
     suspend(sidecar, 2, suspended=True)
-    flink.vacate()
-    sidecar.sees_changes().waits(3600, tick=60)
+    sidecar.sees(flink.vacate()).waits(3600, tick=60)
     suspend(sidecar, 3, suspended=False)
-    sidecar.waits(40)
-    flink.elect(B)
-    sidecar.sees_changes().waits(60)
+    sidecar.waits(40).sees(flink.elect(B)).waits(60)
     sidecar.is_refused(flink.znodes.path(DISPATCHER))
     sidecar.waits(33)
     sidecar.reads(flink.znodes.path(DISPATCHER))

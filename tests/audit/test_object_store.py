@@ -93,10 +93,7 @@ def test_every_command_takes_a_bucket(
     assert run("ingest", "--spool", SPOOL).startswith("1 segments: 89 transitions, ")
     kept = run("compact", "--spool", SPOOL, "--keep", "36500d", "--before", str(tomorrow.date()))
     expired, compacted, materialized = kept.splitlines()
-    assert (expired, compacted) == (
-        "expired: 0 segments, 0 folders",
-        "compacted: 0 files in 0 folders",
-    )
+    assert (expired, compacted) == ("expired: 0 segments, 0 folders", "compacted: 0 files in 0 folders")
     assert materialized == "materialized: 1 dates"
     assert run("sql", "--output", "csv", "SELECT count(*) AS n FROM transitions") == "n\n89\n"
     assert run("verify").endswith(": nothing wrong\n")
@@ -279,10 +276,7 @@ def test_of_many_files_those_are_read_that_are_wanted(spark: SparkSession, bucke
         ("s3://missing/audit", "cannot verify s3://missing/audit: there is no such bucket or container (NoSuchBucket)"),
         (AUDIT, "cannot verify s3://bucket/audit: there is no such folder"),
         ("s3://bucket//audit", "s3://bucket//audit cannot be used: it cannot be reached, or is no object store"),
-        (
-            "s3://AKID:HUNTER2@bucket/audit",
-            f"cannot use the s3:// URL that was given: {NO_SECRETS}",
-        ),
+        ("s3://AKID:HUNTER2@bucket/audit", f"cannot use the s3:// URL that was given: {NO_SECRETS}"),
         ("s3:///audit", "cannot use the s3:// URL that was given: it names no bucket, like s3://bucket/prefix"),
         ("s3://[HUNTER2", "cannot use the URL of an object store that was given: it is not a URL"),
     ],

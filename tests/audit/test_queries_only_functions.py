@@ -45,7 +45,7 @@ REFUSED = {
     },
     "reads the logs of Python's workers": {"python_worker_logs"},
     "is about what an audit log has not: places, metric views": {
-        *("st_asbinary", "st_geogfromwkb", "st_geomfromwkb", "st_setsrid", "st_srid", "measure"),
+        *("st_asbinary", "st_geogfromwkb", "st_geomfromwkb", "st_setsrid", "st_srid", "measure")
     },
 }
 

@@ -26,19 +26,7 @@ from sidecar.audit.report.report_text import DASH, bounds, minute, parts, percen
 from sidecar.cli.audit import audit as command
 from tests.audit.conftest import QuarterRead
 from tests.audit.histories import at
-from tests.audit.quarter import (
-    ALONE,
-    CLUSTERS,
-    DAY,
-    HOSTILE,
-    NOTHING,
-    Cluster,
-    Failover,
-    Truth,
-    days,
-    happened,
-    truth,
-)
+from tests.audit.quarter import ALONE, CLUSTERS, DAY, HOSTILE, NOTHING, Cluster, Failover, Truth, days, happened, truth
 from tests.audit.spooling import NOON, seal, transition
 
 pytestmark = pytest.mark.spark
@@ -131,7 +119,7 @@ def test_what_nobody_knows_is_no_reason_and_no_recovery(quarter_found: ReportFig
         ("not_observed", "6", median(None)),
     ]
     assert table(quarter_found, "Failovers by what came back") == [
-        *(("recovered", "2"), ("degraded", "1"), ("lost", "1"), ("unproven", "1"), ("not_assessed", "6")),
+        *(("recovered", "2"), ("degraded", "1"), ("lost", "1"), ("unproven", "1"), ("not_assessed", "6"))
     ]
 
 

@@ -43,10 +43,7 @@ def test_it_fits_the_screen_asks_nobody_and_keeps_nobody_out(report: Path, page:
         page.value(f"document.querySelectorAll('details').forEach(d => d.open = {opened})")
         assert page.value(
             "[innerWidth, document.documentElement.scrollWidth - document.documentElement.clientWidth]"
-        ) == [
-            width,
-            0,
-        ]
+        ) == [width, 0]
         assert page.value(
             "[...document.querySelectorAll('.area')].every(s => s.getBoundingClientRect().right <= innerWidth)"
         )

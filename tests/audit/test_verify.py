@@ -161,11 +161,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_one_clear_line(
-    spark: SparkSession,
-    log: Log,
-    small_disk: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    spark: SparkSession, log: Log, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Neither an ingest nor a compaction that runs out of space leaves anything half done, and both go on when there is space again."""
     target = small_disk / "audit"

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 BENCHES = (
-    *("step", "storm", "idle", "latency", "page", "kubernetes"),
-    *("evidence", "audit", "small_segments", "compaction"),
+    *("step", "storm", "idle zookeeper", "idle kubernetes", "latency zookeeper", "latency kubernetes", "page"),
+    *("evidence", "audit", "small_segments"),
 )
 
-for module in BENCHES:
-    print(f"\n## python -m tests.bench.{module}\n", flush=True)
-    subprocess.run([sys.executable, "-m", f"tests.bench.{module}"], check=True)
+for bench in BENCHES:
+    print(f"\n## python -m tests.bench.{bench}\n", flush=True)
+    subprocess.run([sys.executable, "-m", *f"tests.bench.{bench}".split()], check=True)

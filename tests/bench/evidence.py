@@ -1,8 +1,7 @@
 """What evidence costs, and how soon it is there: `python -m tests.bench.evidence [FAILOVERS]`, about half a minute for each failover.
 
 Real Flink on a real ZooKeeper, a job, two `run` with a receiver each: one captures all that there is, one nothing. The leader is killed
-with -9, once its job has a checkpoint; times are those of the first one's records and files. Then the JobManager that leads is asked for
-its threads, in turn by the sidecar's own means and by Flink's REST server, and its own log shows how long it stood still for each.
+with -9, once its job has a checkpoint; times are those of the first one's records and files.
 """
 
 import sys
@@ -11,13 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from sidecar.host import processes
-from tests.bench.cause_scene import epoch_seconds
 from tests.bench.stage import FLINK, Table
-from tests.bench.still import LoggingLab, print_stills, row
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 from tests.lab.flink import Lab
@@ -102,10 +101,10 @@ class Failover(NamedTuple):
 
 
 def main(failovers: int = FAILOVERS) -> None:
-    """Four tables and the target."""
+    """Three tables and the target."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        lab = stack.enter_context(LoggingLab(folder / "lab", FLINK))
+        lab = stack.enter_context(Lab(folder / "lab", FLINK))
         lab.start()
         job = lab.submit_job()
         receivers = [_receiver(stack) for _ in range(2)]
@@ -130,7 +129,6 @@ def main(failovers: int = FAILOVERS) -> None:
         records = with_it.records()
         found = [*_failovers(with_it, records, ours)]
         _print_failovers(found, receivers[0].received)
-        print_stills(lab)
         _print_children(children.lives, records)
         _print_memory(memory)
 
@@ -167,8 +165,8 @@ def _failovers(sidecar: Sidecar, records: Sequence[Record], ours: set[int]) -> I
     for episode in [record for record in records if record["type"] == "episode"]:
         of_it = [record for record in records if record.get("episode_id") == episode["id"]]
         moved = [record for record in of_it if record["type"] == "transition"]
-        began = min(epoch_seconds(record["observed_at"]) for record in moved)
-        led = max(epoch_seconds(record["observed_at"]) for record in moved if record["kind"] == "GRANTED")
+        began = min(seconds_of(record["observed_at"]) for record in moved)
+        led = max(seconds_of(record["observed_at"]) for record in moved if record["kind"] == "GRANTED")
         evidence = [record for record in of_it if record["type"] == "evidence"]
         opened = [record for record in evidence if record["occasion"] == "opened"]
         (restored,) = (record for record in evidence if record["kind"] == "job")
@@ -178,11 +176,11 @@ def _failovers(sidecar: Sidecar, records: Sequence[Record], ours: set[int]) -> I
         files = [sidecar.state / "evidence" / file for file in dumps]
         yield Failover(
             began_at=began,
-            asked=epoch_seconds(opened[0]["asked_at"]) - began,
+            asked=seconds_of(opened[0]["asked_at"]) - began,
             on_disk=[file.stat().st_ctime - began for file in files],  # when it got its name, and could be seen
-            recorded=epoch_seconds(opened[0]["observed_at"]) - began,
+            recorded=seconds_of(opened[0]["observed_at"]) - began,
             led_again=led - began,
-            restored=epoch_seconds(restored["observed_at"]) - began,
+            restored=seconds_of(restored["observed_at"]) - began,
         )
 
 
@@ -211,7 +209,7 @@ def _print_failovers(failovers: Sequence[Failover], messages: Sequence[ReceivedM
 
 def _print_children(lives: Sequence[Life], records: Iterable[Record]) -> None:
     evidence = [record for record in records if record["type"] == "evidence"]
-    asked = sorted({(epoch_seconds(record["asked_at"]), str(record["occasion"])) for record in evidence})
+    asked = sorted({(seconds_of(record["asked_at"]), str(record["occasion"])) for record in evidence})
     table = Table("capturing process", "of", "s, p50", "s, max", "peak RSS, MiB at most")
     for occasion, what in (("opened", "what Flink's processes do"), ("led_again", "what Flink's REST says")):
         of_it = [life for life in lives if [name for at, name in asked if at <= life.began_at][-1:] == [occasion]]
@@ -230,6 +228,16 @@ def _print_memory(memory: Sequence[Sequence[float]]) -> None:
         table.row(way, f"{before:.1f}", f"{first:.1f}", f"{last:.1f}", f"{last - before:.1f}")
     table.target("RSS that evidence adds for good", grown[0] - grown[1], _MOST_GROWTH_MIB, " MiB")
     table.end()
+
+
+def row(table: Table, what: str, values: Sequence[float], *more: object) -> None:
+    """How many, their median, and the largest."""
+    table.row(what, len(values), f"{median(values):.2f}", f"{max(values):.2f}", *more)
+
+
+def seconds_of(timestamp: str) -> float:
+    """Since the epoch."""
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 if __name__ == "__main__":

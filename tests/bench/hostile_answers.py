@@ -33,9 +33,7 @@ def rest_server() -> RestServer:
         "/overview": {"slots-total": 1, "slots-available": 0},
         "/jobs/overview": {"jobs": jobs},
         "/taskmanagers": {"taskmanagers": ids},
-        "/applications/overview": {
-            "applications": [applications] * _number_of(applications, REST_ANSWER.most_bytes),
-        },
+        "/applications/overview": {"applications": [applications] * _number_of(applications, REST_ANSWER.most_bytes)},
         "/jobmanager/config": [],
         "/jobmanager/thread-dump": {"threadInfos": [thread] * _number_of(thread, EVIDENCE_ANSWER.most_bytes)},
         PATH: [view] * min(OBSERVER.most_items, _number_of(view, OBSERVER.most_bytes)),

@@ -13,9 +13,7 @@ from tests.kit.flink_listener import flink_listener
 from tests.kit.java_serialization import connection_info
 from tests.kit.waiting import until
 from tests.lab.distribution import flink_home
-from tests.lab.flink import Lab
 from tests.lab.java import find_java, java_environment
-from tests.lab.lab_error import LabError
 from tests.lab.zookeeper import ZooKeeper
 
 FLINK = "2.3.0"
@@ -33,15 +31,6 @@ def leader(session_id: UUID) -> bytes:
 def node(cluster_id: str, component: str = DISPATCHER) -> str:
     """The leader's node of a component: its whole path."""
     return f"{ROOT}/{cluster_id}{component}/connection_info"
-
-
-def is_running(lab: Lab, job: str, seconds: float) -> bool:
-    """Whether Flink runs `job`, within so many seconds."""
-    try:
-        lab.wait_for_job(job, checkpoint=False, timeout=seconds)
-    except LabError:
-        return False
-    return True
 
 
 @contextmanager

@@ -184,10 +184,7 @@ def question(spark: SparkSession, audit: Path, days: int, table: Table) -> None:
 
 def main(rows: int = 10_000_000, days: int = 365, *, from_scratch: bool, run: Run, kept: Path | None) -> None:
     table = Table("what", "s", "again, s", "in a shell, s", "floor, s", "again to floor")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        spark_session(conf={"spark.driver.memory": "3g"}, run=run) as spark,
-    ):
+    with tempfile.TemporaryDirectory() as folder, spark_session(conf={"spark.driver.memory": "3g"}, run=run) as spark:
         audit = kept or Path(folder)
         if not (audit / "transitions").exists():
             write(spark, audit, rows, days)

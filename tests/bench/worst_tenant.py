@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from uuid import uuid4
 
 from kazoo.client import KazooClient
 
 from tests.bench import hostile_answers
-from tests.bench.found_zookeeper import Clusters
+from tests.bench.found import ZNodeClusters
 from tests.bench.stage import FLINK, Table
 from tests.kit.config_maps import LEADER
 from tests.kit.flink_rest_server import RestServer
@@ -59,11 +59,12 @@ _LEASE: Final = '{"holderIdentity": "jvm", "leaseDuration": 3600.0, "renewTime":
 class TimedSidecar(Sidecar):
     """One that writes its longest turns into a file: see `tests.bench.timed_turns`."""
 
-    def start(self) -> None:
+    def start(self) -> Self:
         timed = {"FLINK_HA_SIDECAR_TURNS": str(self._turns)}
         command = [sys.executable, "-m", "tests.bench.timed_turns", "run", "--config", str(self.config)]
         with self.log.open("ab") as log:
             self.process = start_child(command, log, {**os.environ, **timed})
+        return self
 
     def longest_turn(self) -> tuple[float, float]:
         """Seconds, and seconds of CPU, since the last call."""
@@ -130,7 +131,7 @@ class ZooKeeperStore(Store):
     def __init__(self, address: str) -> None:
         self.cluster = f"zookeeper: {{quorum: '{address}', clusters: all}}\n{_EVIDENCE}"
         self.hostile = hostile_answers.rest_server()
-        self._flink = Clusters(address)
+        self._flink = ZNodeClusters(address)
         self._client: KazooClient = self._flink.client
         self.borders = {  # its servers first: clusters for which no room is left are not asked
             "rest servers": self._rest_servers,
@@ -142,7 +143,7 @@ class ZooKeeperStore(Store):
         }
 
     def create(self, number: int) -> None:
-        self._flink.create(_name(number))
+        self._flink.create(_name(number), uuid4())
 
     def stop_leading(self, number: int) -> None:
         self._client.delete(f"/flink/{_name(number)}/leader", recursive=True)
@@ -155,7 +156,7 @@ class ZooKeeperStore(Store):
     def _job_stores(self) -> None:
         """Three clusters with two job stores of 49,900 ids each."""
         for name in ("tenant/jobs-0", "tenant/jobs-1", "tenant/jobs-2"):
-            self._flink.create(name)
+            self._flink.create(name, uuid4())
             for store in ("jobgraphs", "execution-plans"):
                 self._client.ensure_path(f"/flink/{name}/{store}")
                 self._fill(f"/flink/{name}/{store}/{uuid4().hex}" for _ in range(49_900))
@@ -186,7 +187,7 @@ class ZooKeeperStore(Store):
 
     def _serve(self, name: str) -> None:
         """A cluster whose REST server is the tenant's."""
-        self._flink.create(f"tenant/{name}")
+        self._flink.create(f"tenant/{name}", uuid4())
         path = f"/flink/tenant/{name}/leader/rest_server/connection_info"
         self._client.set(path, connection_info(self.hostile.address, uuid4()))
 
@@ -323,8 +324,7 @@ def measure(kind: str, borders: Sequence[str], table: Table, *, in_turn: bool) -
         urls = [people.url, *(f"mailto://{address}/?{addresses}" for address in mail)]
         sidecar = TimedSidecar(folder / "sidecar", store.cluster, urls)
         ending.callback(sidecar.kill)
-        sidecar.start()
-        sidecar.wait_ready()
+        sidecar.start().wait_ready()
         quiet = _row(table, kind, "quiet", sidecar, _outage(store, people, 0), Health(sidecar), None)
         filled = [name for name in store.borders if not borders or name in borders]
         together = [[name] for name in filled] if in_turn else [filled]

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.campaign.kinds import KINDS, Kind, fail_over, kind, stop
-from tests.campaign.relay import Line
 from tests.campaign.scene import Scene
 from tests.campaign.watcher import Watcher
 from tests.kit.receivers import Mood
+from tests.kit.relay import Wire
 
 # -- no fault ----------------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ def freeze(scene: Scene) -> None:
     watcher.process.send_signal(signal.SIGSTOP)
     try:
         fail_over(scene)
-        scene.pause(1.0, 15.0)
+        scene.pause(1.0, 25.0)  # a claim holds for 10 s
     finally:
         watcher.process.send_signal(signal.SIGCONT)
 
@@ -112,9 +112,9 @@ def store_restarted(scene: Scene) -> None:
 
 @kind(blinds=True)
 def store_down(scene: Scene) -> None:
-    """The server is away for longer than `trust_window`."""
+    """The server is away for longer than `trust_window`, or than anybody waits for the ledger."""
     scene.server.kill()
-    scene.pause(5.0, 12.0)
+    scene.pause(5.0, 25.0)
     scene.server.start()
     scene.flink.confirm()
     fail_over(scene)
@@ -143,20 +143,20 @@ def store_set_back(scene: Scene) -> None:
 
 
 @contextmanager
-def _line(scene: Scene, watchers: list[Watcher], line: Line) -> Iterator[None]:
+def _line(watchers: list[Watcher], worsen: Callable[[Wire], None]) -> Iterator[None]:
     for watcher in watchers:
-        watcher.relay.line = line
+        worsen(watcher.relay)
     try:
         yield
     finally:
         for watcher in watchers:
-            watcher.relay.line = Line.GOOD
+            watcher.relay.mend()
 
 
 @kind(blinds=True)
 def cut(scene: Scene) -> None:
     """No sidecar has a connection, and Flink fails over."""
-    with _line(scene, scene.watchers, Line.CUT):
+    with _line(scene.watchers, Wire.shut):
         fail_over(scene)
         scene.pause(0.5, 10.0)
 
@@ -164,7 +164,7 @@ def cut(scene: Scene) -> None:
 @kind()
 def cut_one(scene: Scene) -> None:
     """One sidecar has no connection."""
-    with _line(scene, [scene.one()], Line.CUT):
+    with _line([scene.one()], Wire.shut):
         fail_over(scene)
         scene.pause(0.5, 10.0)
 
@@ -172,7 +172,7 @@ def cut_one(scene: Scene) -> None:
 @kind(blinds=True)
 def half_open(scene: Scene) -> None:
     """Connections stay and nothing comes through."""
-    with _line(scene, scene.watchers, Line.SILENT):
+    with _line(scene.watchers, Wire.fall_silent):
         fail_over(scene)
         scene.pause(1.0, 15.0)
 
@@ -180,7 +180,7 @@ def half_open(scene: Scene) -> None:
 @kind(blinds=True)
 def trickle(scene: Scene) -> None:
     """One byte every 10 ms: everything is late, and nothing is lost."""
-    with _line(scene, scene.watchers, Line.TRICKLE):
+    with _line(scene.watchers, lambda wire: wire.trickle(0.01)):
         scene.flink.fail_over(vacancy=0.3)
         scene.pause(5.0, 20.0)
 
@@ -188,7 +188,7 @@ def trickle(scene: Scene) -> None:
 @kind(blinds=True)
 def slow(scene: Scene) -> None:
     """Every answer is a second late."""
-    with _line(scene, scene.watchers, Line.SLOW):
+    with _line(scene.watchers, lambda wire: wire.delay(1.0)):
         fail_over(scene)
         scene.pause(2.0, 8.0)
 
@@ -223,3 +223,21 @@ for _name, _of in {
     "receiver-resets": Mood.RESETS,
 }.items():
     KINDS[_name] = Kind(_moody(_of, f"A receiver answers: {_of}."))
+
+
+@kind()
+def everything_at_once(scene: Scene) -> None:
+    """Sidecars die within failovers, one after the other, while the receiver has moods; the ledger is deleted, later garbled."""
+    scene.receiver.moods = {Mood.WELL: 5, **dict.fromkeys((mood for mood in Mood if mood is not Mood.WELL), 1)}
+    try:
+        for number in range(10):
+            watcher = scene.one()
+            fail_over(scene)
+            scene.pause(0.0, 2.0)
+            watcher.kill()
+            if number in {3, 7}:
+                scene.write_document("ledger", None if number == 3 else b"garbled")
+            scene.pause(0.0, 10.0)
+            watcher.start().wait_ready()  # else the leader that it missed may be gone before it looks
+    finally:
+        scene.receiver.moods = {Mood.WELL: 1}

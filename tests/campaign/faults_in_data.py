@@ -54,8 +54,7 @@ def journal_page_zeroed(scene: Scene) -> None:
     with _journal(watcher).open("r+b") as file:
         file.seek(page * _PAGE_BYTES)
         file.write(bytes(_PAGE_BYTES))
-    watcher.start()
-    watcher.wait_ready()
+    watcher.start().wait_ready()
     fail_over(scene)
 
 
@@ -78,8 +77,7 @@ def journal_restored(scene: Scene) -> None:
     stop(watcher, scene)
     copy = watcher.folder / "state-copy"
     shutil.copytree(watcher.state, copy)
-    watcher.start()
-    watcher.wait_ready()
+    watcher.start().wait_ready()
     fail_over(scene)
     scene.wait_well()
     watcher.kill()
@@ -88,8 +86,7 @@ def journal_restored(scene: Scene) -> None:
     for file in copy.glob("journal.db*"):
         shutil.copy2(file, watcher.state)
     shutil.rmtree(copy)
-    watcher.start()
-    watcher.wait_ready()
+    watcher.start().wait_ready()
     fail_over(scene)
 
 

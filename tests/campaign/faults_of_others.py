@@ -135,8 +135,7 @@ def short_jobs(scene: Scene) -> None:
             if round_ == 1 and jobs:
                 stop(watcher, scene)
                 scene.flink.end_jobs(jobs)
-                watcher.start()
-                watcher.wait_ready(RECOVERY_SECONDS)
+                watcher.start().wait_ready(RECOVERY_SECONDS)
                 break
             scene.flink.end_jobs(jobs)
     scene.pause(_QUIET, _QUIET)
@@ -167,6 +166,5 @@ def clocks_apart(scene: Scene) -> None:
         stop(watcher, scene)
         watcher.set_clock(seconds)
         scene.diary.note("clock", sidecar=watcher.name, ahead=seconds)
-        watcher.start()
-        watcher.wait_ready(RECOVERY_SECONDS)
+        watcher.start().wait_ready(RECOVERY_SECONDS)
         fail_over(scene)

@@ -90,15 +90,7 @@ class Verdict(NamedTuple):
         return sum(finding.what == what for finding in self.findings)
 
 
-WHATS: Final = (
-    "lost",
-    "invented",
-    "unlabelled duplicate",
-    "false vacancy",
-    "not recovered",
-    "traceback",
-    "wrong end",
-)
+WHATS: Final = ("lost", "invented", "unlabelled duplicate", "false vacancy", "not recovered", "traceback", "wrong end")
 
 
 def judge(folder: Path) -> Verdict:

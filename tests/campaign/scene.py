@@ -18,10 +18,10 @@ from tests.campaign.diary import Diary
 from tests.campaign.flink import CLUSTER, FakeFlink
 from tests.campaign.flink_kubernetes import KubernetesFlink
 from tests.campaign.flink_zookeeper import ZooKeeperFlink
-from tests.campaign.relay import Relay
 from tests.campaign.watcher import Watcher
 from tests.kit.kubernetes_server import Kubernetes
 from tests.kit.receivers import Mood, Receiver
+from tests.kit.relay import Wire
 from tests.lab.processes import ServerProcess
 from tests.lab.zookeeper import ZooKeeper
 
@@ -81,7 +81,7 @@ class Scene(ABC):
         return next((wrong for watcher in self.watchers if (wrong := watcher.what_is_wrong(self.flink.host))), "")
 
     def _add_watcher(self, name: str) -> None:
-        relay = Relay(self._target)
+        relay = Wire(self._target())
         self._stack.callback(relay.close)
         watcher = Watcher(self.folder / name, self._cluster(relay), self.receiver.url, relay, name)
         self.limited = self.limited and watcher.limit_state()
@@ -89,8 +89,7 @@ class Scene(ABC):
             self._stack.callback(watcher.keep_state)
         self.watchers.append(watcher)
         self._stack.callback(self._end, watcher)
-        watcher.start()
-        watcher.wait_ready()
+        watcher.start().wait_ready()
 
     @staticmethod
     def _end(watcher: Watcher) -> None:
@@ -121,7 +120,7 @@ class Scene(ABC):
     def _target(self) -> str: ...
 
     @abstractmethod
-    def _cluster(self, relay: Relay) -> str: ...
+    def _cluster(self, relay: Wire) -> str: ...
 
 
 class ZooKeeperScene(Scene):
@@ -182,7 +181,7 @@ class ZooKeeperScene(Scene):
     def _target(self) -> str:
         return self.server.address
 
-    def _cluster(self, relay: Relay) -> str:
+    def _cluster(self, relay: Wire) -> str:
         return f"zookeeper: {{quorum: '{relay.address}', cluster_id: /{CLUSTER}}}"
 
 
@@ -239,7 +238,7 @@ class KubernetesScene(Scene):
     def _target(self) -> str:
         return self._kubernetes.server.address
 
-    def _cluster(self, relay: Relay) -> str:
+    def _cluster(self, relay: Wire) -> str:
         kubeconfig = self._kubernetes.kubeconfig(server=f"https://{relay.address}")
         return f"kubernetes: {{namespace: default, cluster_id: {CLUSTER}, kubeconfig: '{kubeconfig}'}}"
 

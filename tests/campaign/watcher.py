@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.campaign.flink import COMPONENTS
-from tests.campaign.relay import Relay
+from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar
 
 STATE_MEGABYTES: Final = 24
@@ -27,7 +27,7 @@ _WELL: Final = {"flink_ha_journal_up": 1.0, "flink_ha_outbox_pending": 0.0, "fli
 class Watcher(Sidecar):
     """One sidecar, and the relay between it and the store. It is restarted with what it had."""
 
-    def __init__(self, folder: Path, cluster: str, url: str, relay: Relay, name: str) -> None:
+    def __init__(self, folder: Path, cluster: str, url: str, relay: Wire, name: str) -> None:
         super().__init__(folder, f"{cluster}\n{_RULES}", [url], observer=name, group_wait="500ms", group_interval="1s")
         self.name = name
         self.relay = relay

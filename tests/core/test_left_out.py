@@ -71,8 +71,7 @@ def test_a_job_that_was_watched_and_is_in_no_list_any_more_has_ended() -> None:
     """Also while others are left out."""
     flink, sidecar = watching()
     sidecar.observe(LeftOut(sidecar.moment, CLUSTER, jobs=12))
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(THE_JOB))
     sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, PLANS))
     sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, "/jobgraphs"))
     assert sidecar.kinds(THE_JOB)[-1] == "RETIRED"
@@ -82,8 +81,7 @@ def test_a_leader_taken_out_of_its_config_map_is_not_a_vacancy() -> None:
     """In Kubernetes all jobs are in one ConfigMap, which is observed without those that are too many."""
     flink = Flink(ConfigMaps()).grant(A).submit().publish_all(A)
     sidecar = LeaseSidecar(flink, replace(KUBERNETES, rules=TELLING.rules))
-    sidecar.connects()
-    sidecar.is_killed()
+    sidecar.connects().is_killed()
     sidecar.reconnects()
     sidecar.observe(LeftOut(sidecar.moment, CLUSTER, jobs=1))
     whole = sidecar.shown(ONE)
@@ -110,8 +108,7 @@ def test_the_cluster_is_blind_for_what_is_left_out() -> None:
     assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "FIRST"), ("FlinkLeadersOutOfSight", "RESOLVED")]
     assert answer(sidecar).status == "UNCHECKED"
     sidecar.observe(LeftOut(sidecar.moment, CLUSTER, jobs=1))
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     assert answer(sidecar).clusters[0].status == "DOWN"
 
 
@@ -129,8 +126,7 @@ def test_clusters_that_are_not_watched_are_notified() -> None:
     assert (search.status, search.sentence) == ("BLIND", f"{text}; 1 cluster watched")
     sidecar.waits(70)
     assert [(sent.alert, sent.reason.value) for sent in sidecar.sent] == [("FlinkLeadersOutOfSight", "FIRST")]
-    sidecar.is_killed()
-    sidecar.connects()
+    sidecar.is_killed().connects()
     sidecar.waits(10)  # nothing is known of the search yet
     sidecar.observe(replace(found, at=sidecar.moment))
     sidecar.waits(70)

@@ -28,10 +28,7 @@ def named(sidecar: Sidecar, host: str, name: str | None, uid: str | None = "uid-
 
 def fail_over(flink: Flink, sidecar: Sidecar) -> None:
     """The pod of the leader is replaced, and a message is sent."""
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(NEW)
-    sidecar.sees_changes().waits(1)
+    sidecar.sees(flink.vacate()).waits(2).sees(flink.elect(NEW)).waits(1)
 
 
 def cluster_of_pods() -> tuple[Flink, Sidecar]:
@@ -65,11 +62,9 @@ def test_a_vacancy_and_its_end_name_the_pods() -> None:
     """Who led, and who was elected."""
     flink, sidecar = watching(OLD, policy=replace(POLICY, rules=(NO_LEADER,)))
     named(sidecar, "10.1.2.3", OLD_POD)
-    flink.vacate()
-    sidecar.sees_changes().waits(40)
+    sidecar.sees(flink.vacate()).waits(40)
     named(sidecar, "10.1.2.4", NEW_POD)
-    flink.elect(NEW)
-    sidecar.sees_changes().waits(90)
+    sidecar.sees(flink.elect(NEW)).waits(90)
     firing, over = sidecar.sent
     assert f"(previous leader: {OLD_POD}, 10.1.2.3:6123)" in firing.body
     assert f"elected {NEW_POD}, 10.1.2.4:6123 at" in over.body
@@ -89,12 +84,10 @@ def test_templates_have_the_names_of_pods() -> None:
 def test_records_and_explain_and_page_name_the_pods() -> None:
     """The episode while it is in progress and when it is closed; the leaders now."""
     flink, sidecar = cluster_of_pods()
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     [view] = episode_view.open_episodes(Snapshot(sidecar.moment, sidecar.state))
     assert (view.before_pod, view.after_pod) == (OLD_POD, None)
-    flink.elect(NEW)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(NEW))
     named(sidecar, "10.1.2.4", NEW_POD)
     sidecar.waits(10)
     [episode] = sidecar.episodes()

@@ -7,7 +7,7 @@ from sidecar.core.policy.policy import Policy, Rule, Severity, Store
 from sidecar.core.policy.triggers import Trigger
 from sidecar.core.step import step
 from tests.kit.cluster import CLUSTER, DISPATCHER, REST_SERVER, THE_JOB, B, job_manager
-from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, watching
+from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, NO_LEADER, POLICY, Sidecar, fail_over, watching
 
 C = job_manager("jm-c")
 
@@ -15,10 +15,7 @@ C = job_manager("jm-c")
 def test_a_cluster_that_is_not_watched_any_more_is_forgotten_with_its_alerts() -> None:
     """Its vacancy was firing when the configuration changed: the next process does not notify it, and runs."""
     flink, sidecar = watching()
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(40)
-    flink.vacate(REST_SERVER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(DISPATCHER)).waits(40).sees(flink.vacate(REST_SERVER))
     sidecar.policy = replace(POLICY, stores={"another": Store.ZOOKEEPER})
     sidecar.is_killed().waits(5 * 3600, tick=5)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
@@ -28,8 +25,7 @@ def test_a_cluster_that_is_not_watched_any_more_is_forgotten_with_its_alerts() -
 def test_a_rule_that_is_gone_takes_its_alerts_with_it() -> None:
     """The operator removed the rule while it was firing: nothing more is notified of it."""
     flink, sidecar = watching()
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(40)
+    sidecar.sees(flink.vacate(DISPATCHER)).waits(40)
     sidecar.policy = replace(POLICY, rules=(LEADER_CHANGED,))
     sidecar.is_killed().connects().waits(5 * 3600, tick=5)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
@@ -40,8 +36,7 @@ def test_two_rules_on_one_trigger_are_two_alerts() -> None:
     """A warning at once and a page after a minute: each with its own name and time, where groups are by alert."""
     soon = Rule("NoLeaderYet", Trigger.VACANT, Severity.INFO, hold_for=0)
     flink, sidecar = watching(policy=replace(BY_ALERT, rules=(soon, NO_LEADER)))
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.vacate(DISPATCHER)).waits(60)
     assert sidecar.sent_reasons() == [("NoLeaderYet", "FIRST"), ("FlinkNoLeader", "FIRST")]
 
 
@@ -49,15 +44,9 @@ def failover(policy: Policy) -> Sidecar:
     """One cluster's history, seen by the observer of `policy`."""
     flink, sidecar = watching(policy=policy)
     sidecar.waits(float(len(policy.observer)))
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes()
-    flink.elect(C, DISPATCHER)
-    sidecar.sees_changes()
-    flink.forget()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().is_cut_off().waits(10).connects()
+    fail_over(flink, sidecar)
+    sidecar.sees(flink.elect(C, DISPATCHER))
+    sidecar.sees(flink.forget().vacate(THE_JOB)).is_cut_off().waits(10).connects()
     return sidecar
 
 
@@ -76,8 +65,7 @@ def test_a_job_that_ended_has_one_id_whichever_went_first() -> None:
     ids = []
     for graph_first in (True, False):
         flink, sidecar = watching()
-        flink.forget()
-        flink.vacate(THE_JOB)
+        flink.forget().vacate(THE_JOB)
         paths = [flink.znodes.path(THE_JOB)]
         if graph_first:
             sidecar.reads_lists([flink.znodes.job_store])
@@ -92,10 +80,7 @@ def test_a_job_that_ended_has_one_id_whichever_went_first() -> None:
 def test_the_same_step_twice_gives_the_same() -> None:
     """State and effects are a function of policy, state and observation: ids too."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(4.75)
+    fail_over(flink, sidecar).waits(4.75)
     due = Ticked(replace(sidecar.moment, steady=sidecar.now + 1_000_000))
     first, second = (step(sidecar.policy, sidecar.state, due) for _ in range(2))
     assert first == second
@@ -131,7 +116,6 @@ def test_the_time_until_which_we_ran_is_kept_to_half_a_minute() -> None:
 def test_without_rules_everything_is_recorded_and_nothing_is_notified() -> None:
     """A sidecar that only keeps the audit log."""
     flink, sidecar = watching(policy=replace(POLICY, rules=()))
-    flink.elect(B)
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.elect(B)).waits(60)
     assert [t.pattern for t in sidecar.transitions(DISPATCHER)] == ["A->B"]
     assert sidecar.sent_reasons() == []

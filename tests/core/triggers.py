@@ -171,9 +171,7 @@ def loses_its_plan(after: float) -> Act:
 
     def act(flink: Flink, sidecar: Audited) -> None:
         moves(("-", None, ALL_FOUR))(flink, sidecar)
-        sidecar.waits(after)
-        flink.forget()
-        sidecar.sees_changes()
+        sidecar.waits(after).sees(flink.forget())
         moves(("+", B, CLUSTER_COMPONENTS))(flink, sidecar)
 
     return act
@@ -317,10 +315,7 @@ SCENES: Final = {
         passes_drill,
     ),
     Trigger.ZXID_HEADROOM: Scene(
-        Rule("R", Trigger.ZXID_HEADROOM),
-        zxid((7 << 32) + (15 << 28)),
-        zxid((7 << 32) + (15 << 28) - 1),
-        zxid(8 << 32),
+        Rule("R", Trigger.ZXID_HEADROOM), zxid((7 << 32) + (15 << 28)), zxid((7 << 32) + (15 << 28) - 1), zxid(8 << 32)
     ),
     Trigger.HA_RISK: Scene(
         Rule("R", Trigger.HA_RISK), checks(CheckVerdict.RISK), checks(CheckVerdict.UNKNOWN), checks(CheckVerdict.PASS)

@@ -62,15 +62,6 @@ def rendered(values: Values, release: str = RELEASE) -> list[Manifest]:
     return helm.render(CHART, values, release, NAMESPACE)
 
 
-@pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
-    server.start()
-    server.namespace(NAMESPACE)
-    yield server
-    server.kill()
-
-
 def in_a_pod(folder: Path) -> dict[str, object]:
     """What the pod's environment says of the cluster; its account is a kubeconfig here."""
     kubeconfig = folder / "kubeconfig"

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,6 @@ from tests.lab.java import java_command, java_environment
 FLINK_SECONDS = 120.0
 """For Flink's command to make its objects, on a busy machine."""
 TEMPLATES = DEPLOY / "pod-template"
-
-
-@pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
-    server.start()
-    server.namespace(NAMESPACE)
-    yield server
-    server.kill()
 
 
 def built(folder: Path, kind: str, *components: str) -> Manifest:

@@ -124,7 +124,7 @@ def account(kubernetes: Kubernetes) -> Path:
     return kubernetes.service_account(NAMESPACE, "flink-ha-sidecar")
 
 
-def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "") -> bool:
+def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "", namespace: str = NAMESPACE) -> bool:
     """What the API server's authorizer says of the sidecar's account. `resource` may have its group: `a.flink.apache.org`."""
     resource, _, group = resource.partition(".")
     review = {
@@ -133,7 +133,7 @@ def allowed(kubernetes: Kubernetes, verb: str, resource: str, name: str = "") ->
         "spec": {
             "user": f"system:serviceaccount:{NAMESPACE}:flink-ha-sidecar",
             "resourceAttributes": {
-                "namespace": NAMESPACE,
+                "namespace": namespace,
                 "verb": verb,
                 "resource": resource,
                 "name": name,
@@ -220,7 +220,7 @@ def test_flink_before_1_15_is_seen_with_its_component(kubernetes: Kubernetes, ac
             *(False, False, False),
         ]
         assert [allowed(kubernetes, verb, "configmaps", LEDGER) for verb in ("get", "patch", "delete")] == [
-            *(True, True, False),
+            *(True, True, False)
         ]
     finally:
         apply(kubeconfig, without_plans(example(tmp_path / "new", "kubernetes")))

@@ -137,7 +137,7 @@ def test_no_secret_stands_in_any_file(container: dict[str, Any], config: dict[st
     """Receivers are named by variables, which come from a Secret that the operator brings."""
     assert container["envFrom"] == [{"secretRef": {"name": "flink-ha-sidecar-receivers"}}]
     assert [variable["name"] for variable in container["env"] if "valueFrom" in variable] == [
-        *("POD_NAME", "POD_IP", "POD_UID"),
+        *("POD_NAME", "POD_IP", "POD_UID")
     ]
     assert [variable for variable in container["env"] if "value" in variable] == []
     assert [re.fullmatch(r"\$\{[A-Z_]+\}", url) is not None for one in config["receivers"] for url in one["urls"]] == [

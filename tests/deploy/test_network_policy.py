@@ -1,6 +1,5 @@
 """Who may reach the sidecar: Prometheus and the kubelet; and in a JobManager's pod nothing of Flink's is shut out."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,6 @@ from tests.kit.kubernetes_server import Kubernetes
 
 COMPONENT = DEPLOY / "network-policy"
 POLICIES = (HERE / "network-policy.yaml", COMPONENT / "network-policy.yaml")
-
-
-@pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
-    """An API server with the namespace."""
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
-    server.start()
-    server.namespace(NAMESPACE)
-    yield server
-    server.kill()
 
 
 def ports(rules: list[dict[str, Any]]) -> set[int]:

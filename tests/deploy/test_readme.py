@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,15 +26,6 @@ def commands(begin: str) -> list[str]:
     lines = re.findall(rf"^{begin}.*$", BLOCKS, re.MULTILINE)
     assert lines, begin
     return list(lines)
-
-
-@pytest.fixture(scope="module")
-def kubernetes(tmp_path_factory: pytest.TempPathFactory, apiserver: Path) -> Iterator[Kubernetes]:
-    server = Kubernetes(tmp_path_factory.mktemp("kubernetes"), apiserver)
-    server.start()
-    server.namespace(NAMESPACE)
-    yield server
-    server.kill()
 
 
 def values_of(command: list[str]) -> Values:

@@ -60,8 +60,7 @@ def sidecars(
         sidecar.wait_ready()
     yield running
     for sidecar in running:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
+        sidecar.end()
 
 
 def fires(name: str, alertmanagers: list[Alertmanager]) -> bool:

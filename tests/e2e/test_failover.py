@@ -33,8 +33,7 @@ def sidecar_of(tmp_path: Path) -> Iterator[Callable[..., Sidecar]]:
 
     yield make
     for sidecar in made:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
+        sidecar.end()
 
 
 @pytest.mark.parametrize("lab", ["2.3.0"], indirect=True)
@@ -44,8 +43,7 @@ def test_a_job_that_ends_is_retired_and_alerts_nobody(
     """Cancelling a job is no failover."""
     job = lab.submit_job()
     sidecar = sidecar_of(f"flink_conf_dir: {lab.conf_dir}", [people.url], group_wait="1s")
-    sidecar.start()
-    sidecar.wait_ready()
+    sidecar.start().wait_ready()
     lab.cancel_job(job)
     wait_for(
         "the job to be retired",
@@ -70,8 +68,7 @@ def test_kill_9_of_the_leader_goes_the_whole_way(
     job = lab.submit_job()
     cluster = f"flink_conf_dir: {lab.conf_dir}\nevidence: {{capture: [processes, flink_rest, leader_thread_dump]}}"
     sidecar = sidecar_of(cluster, [people.url], group_wait="12s")  # a busy machine takes its time
-    sidecar.start()
-    sidecar.wait_ready()
+    sidecar.start().wait_ready()
     # Jobs of the tests before may be known from the handover: that they have ended is recorded too.
     found = {t["component"]: t["kind"] for t in sidecar.transitions() if t["job_id"] in {None, job}}
     assert found == dict.fromkeys(COMPONENTS, "DISCOVERED")

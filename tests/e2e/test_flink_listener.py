@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from sidecar.core.flink.leadership import LeaderInformation, decode_connection_info
+from tests.core.views.test_flink_view import NULL, Call
 from tests.kit.flink_listener import flink_listener
 from tests.kit.relay import Gate
 from tests.kit.sidecar_process import COMMAND
@@ -41,14 +42,6 @@ OUTAGE_SECONDS = 2.0
 STILL_SECONDS = 0.25
 
 
-class Call(NamedTuple):
-    """`notifyLeaderAddress` of one component's listener."""
-
-    address: str | None
-    session_id: str | None
-
-
-NULL = Call(None, None)
 Calls = dict[str, list[Call]]
 """By component."""
 Leaders = Mapping[str, Call]

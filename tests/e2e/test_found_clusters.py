@@ -71,14 +71,13 @@ def sidecar_of(server: Kubernetes, tmp_path: Path, people: HttpReceiver) -> Iter
 
     yield make
     for sidecar in made:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
+        sidecar.end()
 
 
 def held(running: Sidecar) -> set[str]:
-    return {
-        each["cluster_id"] for each in json.loads(running.get("/api/v1/leaders")[1] or "[]") if each["state"] == "held"
-    }
+    """The clusters with a leader."""
+    leaders = json.loads(running.get("/api/v1/leaders")[1] or "[]")
+    return {each["cluster_id"] for each in leaders if each["state"] == "held"}
 
 
 def kinds(running: Sidecar, cluster_id: str) -> list[str]:
@@ -101,8 +100,7 @@ def test_found_clusters_are_watched_and_retired(
     here, there = Place(server, "team-a"), Place(server, "team-b")
     flinks = {(place.name, name): place.flink(name) for place in (here, there) for name in ("orders", "billing")}
     running = sidecar_of([here, there])
-    running.start()
-    running.wait_ready()
+    running.start().wait_ready()
     everything = {f"{place}/{name}" for place, name in flinks}
     wait_for("all clusters", lambda: held(running) == everything)
 
@@ -122,8 +120,7 @@ def test_found_clusters_are_watched_and_retired(
 
     assert running.stop() == 0
     remove(flinks["team-a", "orders"], "orders")
-    running.start()
-    running.wait_ready()
+    running.start().wait_ready()
     wait_for("its end", lambda: kinds(running, "team-a/orders")[-1:] == ["RETIRED"])
     fail_over(late)
     wait_for("the second message", lambda: len(titles(people)) == 2)

@@ -1,12 +1,11 @@
 """`run` finds clusters below a root of a real ZooKeeper: what happens to each is notified as of a configured one."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from sidecar.core.cluster.record_lines import DUPLICATE_NOTE
+from tests.e2e.test_found_clusters import held, kinds, titles
 from tests.kit.leaders import Leaders
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
@@ -48,30 +47,13 @@ def sidecar_of(zookeeper: ZooKeeper, people: HttpReceiver, tmp_path: Path) -> It
 
     yield make
     for sidecar in made:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
-
-
-def held(running: Sidecar) -> set[str]:
-    """The clusters with a leader."""
-    leaders = json.loads(running.get("/api/v1/leaders")[1] or "[]")
-    return {each["cluster_id"] for each in leaders if each["state"] == "held"}
-
-
-def kinds(running: Sidecar, cluster_id: str) -> list[str]:
-    """What happened to the dispatcher's leadership."""
-    seen = (transition for transition in running.transitions() if transition["component"] == "dispatcher")
-    return [each["kind"] for each in seen if each["cluster_id"] == cluster_id]
+        sidecar.end()
 
 
 def remove(leaders: Leaders, name: str) -> None:
     """As Flink does when it cleans up."""
     leaders.vacate()
     leaders.client.delete(f"/flink/{name}", recursive=True)
-
-
-def titles(people: HttpReceiver) -> list[str]:
-    return [message.title for message in people.received if DUPLICATE_NOTE not in message.body]
 
 
 def test_found_clusters_are_watched_and_retired(
@@ -101,8 +83,7 @@ def test_found_clusters_are_watched_and_retired(
     for sidecar in pair:
         assert sidecar.stop() == 0
     remove(clusters["orders"], "orders")
-    one.start()
-    one.wait_ready()
+    one.start().wait_ready()
     wait_for("its end", lambda: kinds(one, "orders")[-1:] == ["RETIRED"])
     late.fail_over()
     wait_for("the second message", lambda: len(titles(people)) == 2)

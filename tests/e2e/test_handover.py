@@ -29,8 +29,7 @@ def pod(zookeeper: ZooKeeper, people: HttpReceiver, tmp_path: Path) -> Iterator[
         cluster = f"zookeeper: {{quorum: '{zookeeper.address}'}}"
         sidecar = Sidecar(tmp_path / name, cluster, [people.url], observer=name)
         running.append(sidecar)
-        sidecar.start()
-        sidecar.wait_ready()
+        sidecar.start().wait_ready()
         return sidecar
 
     yield start

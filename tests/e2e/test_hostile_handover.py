@@ -78,8 +78,7 @@ def test_a_poisoned_handover_silences_nobody_and_is_not_written_on(
             )
             with sidecar.config.open("a") as config:
                 config.write("rules: [{alert: FlinkNoLeader, on: vacant, for: 1s, severity: critical}]\n")
-            sidecar.start()
-            sidecar.wait_ready()
+            sidecar.start().wait_ready()
             return sidecar
 
         running = [started("jm-b")]
@@ -97,5 +96,4 @@ def test_a_poisoned_handover_silences_nobody_and_is_not_written_on(
             assert running[1].stop() == 0
         finally:
             for sidecar in running:
-                if sidecar.process and sidecar.process.poll() is None:
-                    sidecar.kill()
+                sidecar.end()

@@ -36,8 +36,7 @@ def test_a_ledger_that_is_poisoned_for_ever_silences_nobody(zookeeper: ZooKeeper
     try:
         client.create(LEDGER, NESTED, makepath=True)
         with repeating(lambda _: client.set(LEDGER, NESTED), every=0.02):
-            sidecar.start()
-            sidecar.wait_ready()
+            sidecar.start().wait_ready()
             wait_for(  # each waits 15 s for the ledger, and longer where a busy machine takes long to read it
                 "every alert", lambda: sum("no leader for" in m.body for m in receiver.received) >= len(RULES), 240
             )
@@ -46,8 +45,7 @@ def test_a_ledger_that_is_poisoned_for_ever_silences_nobody(zookeeper: ZooKeeper
         assert "Traceback" not in sidecar.log.read_text()
         assert sidecar.stop() == 0
     finally:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
+        sidecar.end()
         client.stop()
         client.close()
         receiver.stop()

@@ -63,8 +63,7 @@ class Chain:
                     self.sidecar.wait_ready()
                 time.sleep(self._moments.uniform(0.0, 1.5))  # the moment of the kill is the experiment
             self.sidecar.kill()
-        self.sidecar.start()
-        self.sidecar.wait_ready()
+        self.sidecar.start().wait_ready()
         self.flapping.settle()
         leader = wait_for("the last leader", self._last_leader, _PATIENCE_SECONDS)
         messages = self.receiver.received
@@ -89,8 +88,7 @@ class Chain:
 
     def close(self) -> None:
         """Nothing of it is left, however far it has come."""
-        if self.sidecar.process and self.sidecar.process.poll() is None:
-            self.sidecar.kill()
+        self.sidecar.end()
         self.flapping.stop()
         self.receiver.stop()
 

@@ -98,8 +98,7 @@ def witness(lab: Lab, tmp_path: Path) -> Iterator[Witness]:
     finally:
         beside.watching.kill()
         beside.watching.wait()
-        if beside.sidecar.process and beside.sidecar.process.poll() is None:
-            beside.sidecar.kill()
+        beside.sidecar.end()
 
 
 def at(transition: dict[str, Any]) -> float:
@@ -246,7 +245,6 @@ def test_a_config_map_for_each_component(lab: Lab, witness: Witness) -> None:
     first.kill()
     second = next_leader(lab, first)
     assert_failed_over(witness.wait(has_leader, died), died)
-
     died = time.time()
     second.terminate()
     assert_left_alone(witness.wait(has_no_leader, died), died)

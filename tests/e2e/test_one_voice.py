@@ -1,6 +1,6 @@
 """One voice: three sidecars notify each failover everywhere, and what comes twice is labelled so.
 
-The long proof is `python -m tests.bench.one_voice`.
+The long proof is the campaign's: `python -m tests.campaign --sidecars 3 --kinds everything-at-once`.
 """
 
 import time
@@ -69,7 +69,7 @@ def test_three_sidecars_are_one_voice(leaders: Leaders, receivers: list[Receiver
     for sidecar in voices.sidecars:
         wait_for("the last leader to be seen", partial(leads, sidecar, leaders.present))
     wait_for("the outboxes to get empty", voices.has_sent_all)
-    failovers = dict([*leaders.since.items()][1:])
+    failovers = leaders.led[1:]
     for verdict in (judge(receiver.arrivals, failovers) for receiver in receivers):
         assert (verdict.lost, verdict.unlabelled) == ([], [])
 
@@ -108,7 +108,7 @@ def test_one_that_dies_between_claim_and_send_is_replaced_in_15_seconds(
     assert taken_over
     assert holder.folder.name not in {each.observer for each in taken_over}
     assert max(each.at for each in taken_over) - killed < TAKE_OVER_SECONDS + LOADED_MACHINE_SECONDS
-    assert [judge(receiver.arrivals, {}).unlabelled for receiver in receivers] == [[], []]
+    assert [judge(receiver.arrivals, ()).unlabelled for receiver in receivers] == [[], []]
     assert any(": taking over a notification" in sidecar.log.read_text() for sidecar in others)
 
 

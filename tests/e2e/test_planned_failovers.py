@@ -93,8 +93,7 @@ def sidecar_of(server: Kubernetes, tmp_path: Path, people: HttpReceiver) -> Iter
         clusters = [{"kubernetes": {"cluster_id": name, **place}} for name in names]
         config = f"clusters: {json.dumps(clusters)}\nledger: {{mode: local}}\n{RULES}"
         running.append(Sidecar(tmp_path / namespace, config, [people.url], group_wait="1s", group_interval="1s"))
-        running[-1].start()
-        running[-1].wait_ready()
+        running[-1].start().wait_ready()
         return running[-1]
 
     yield start

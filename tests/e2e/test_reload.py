@@ -22,8 +22,7 @@ def sidecar(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Sidecar]:
     """One that sees a cluster without leaders, and notifies nobody."""
     await_election(zookeeper.address)
     running = Sidecar(tmp_path, f"zookeeper: {{quorum: '{zookeeper.address}'}}", [])
-    running.start()
-    running.wait_ready()
+    running.start().wait_ready()
     yield running
     running.stop()
 

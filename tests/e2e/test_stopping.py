@@ -37,8 +37,7 @@ def test_it_ends_in_order_while_store_and_receivers_hang(
 ) -> None:
     """Exit status 0, before anybody kills it; up to when it could see is recorded, and sealed."""
     sidecar = Sidecar(tmp_path, f"zookeeper: {{quorum: '{zookeeper.address}'}}", [hanging.url])
-    sidecar.start()
-    sidecar.wait_ready()
+    sidecar.start().wait_ready()
     lead(leader, term=2)
     wait_for("a message under way", lambda: hanging.arrivals)
     zookeeper.pause()

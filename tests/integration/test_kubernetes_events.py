@@ -54,9 +54,7 @@ def test_people_are_shown_one_line_for_each_reason(kubernetes: Kubernetes, flink
         ("Warning", "FlinkLeaderLost", 3, "lost, 3", first, third, "flink-ha-sidecar"),
         ("Normal", "FlinkFailedOver", 1, "over", third, third, "flink-ha-sidecar"),
     ]
-    assert shown(flink, "Pod", pod) == [
-        ("Warning", "FlinkLeaderLost", 1, "lost, 1", first, first, "flink-ha-sidecar"),
-    ]
+    assert shown(flink, "Pod", pod) == [("Warning", "FlinkLeaderLost", 1, "lost, 1", first, first, "flink-ha-sidecar")]
 
 
 def test_two_observers_write_one_event(kubernetes: Kubernetes, flink: Namespace) -> None:

@@ -268,11 +268,7 @@ def test_after_sense_was_made_again_the_watch_is_believed(watch: Watch, tmp_path
         recorder.driver.stop()
     assert [
         (config_map.uid, config_map.resource_version, config_map.data) for config_map in recorder.config_maps()[:3]
-    ] == [
-        ("1", "1", {}),
-        ("1", "20", {"address": "a"}),
-        (None, "", {}),
-    ]
+    ] == [("1", "1", {}), ("1", "20", {"address": "a"}), (None, "", {})]
 
 
 def test_a_token_that_expires_is_replaced_before_the_view_is_lost(

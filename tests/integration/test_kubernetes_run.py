@@ -45,8 +45,7 @@ def start(kubernetes: Kubernetes, namespace: Namespace, people: HttpReceiver, tm
         place = {"cluster_id": CLUSTER, "namespace": namespace.name, "kubeconfig": str(kubernetes.kubeconfig("reader"))}
         sidecar = Sidecar(tmp_path / name, f"kubernetes: {json.dumps(place | settings)}", [people.url], observer=name)
         running.append(sidecar)
-        sidecar.start()
-        sidecar.wait_ready()
+        sidecar.start().wait_ready()
         return sidecar
 
     assert USERS["reader"]

@@ -122,11 +122,7 @@ def flink(tmp_path: Path) -> Iterator[Flink]:
     with ExitStack() as cleanup:
 
         def start(
-            main: str = MAIN,
-            *options: str,
-            cluster: str = "orders",
-            java: Path | None = None,
-            out: Path | None = None,
+            main: str = MAIN, *options: str, cluster: str = "orders", java: Path | None = None, out: Path | None = None
         ) -> subprocess.Popen[str]:
             conf = tmp_path / f"conf-{cluster}"
             conf.mkdir(exist_ok=True)

@@ -24,8 +24,7 @@ def test_promtool_accepts_the_metrics_of_a_running_sidecar(zookeeper: ZooKeeper,
     )
     try:
         leaders.start()
-        sidecar.start()
-        sidecar.wait_ready()
+        sidecar.start().wait_ready()
         leaders.fail_over()
         wait_for("a delivery in the metrics", lambda: 'outcome="delivered"' in sidecar.get("/metrics")[1])
         metrics = sidecar.get("/metrics")[1]

@@ -321,11 +321,7 @@ def wires_into(ensemble: Ensemble, network: PrivateNetwork) -> Iterator[list[Wir
 
 
 def test_our_packets_are_dropped(
-    ensemble: Ensemble,
-    network: PrivateNetwork,
-    wires_into: list[Wire],
-    watch: Watch,
-    namespace: str,
+    ensemble: Ensemble, network: PrivateNetwork, wires_into: list[Wire], watch: Watch, namespace: str
 ) -> None:
     """The network swallows every packet, to any member: SUSPENDED within the limit, and CONNECTED when packets arrive again."""
     recorder = network.run(

@@ -22,6 +22,7 @@ from sidecar.core.records import TransitionRecord
 from sidecar.core.state import Append, State
 from sidecar.drivers.zookeeper import ZooKeeperDriver
 from tests.integration.replay import PACES, Operation, Replay, operations
+from tests.integration.test_zookeeper_driver import is_subsequence
 from tests.kit import zookeeper_recordings as recordings
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import POLICY
@@ -158,12 +159,6 @@ def _last_reported(recorder: Recorder, path: str) -> tuple[int | None, int]:
     nodes = recorder.nodes(path)
     last = nodes[-1].position if nodes else None
     return last.mzxid if last else None, sum(node.writes or 0 for node in nodes)
-
-
-def is_subsequence(part: list[bytes | None], whole: list[bytes | None]) -> bool:
-    """Whether `part` is `whole` with some items left out."""
-    rest = iter(whole)
-    return all(item in rest for item in part)
 
 
 def test_what_was_recorded_is_what_is_done(played: Played) -> None:

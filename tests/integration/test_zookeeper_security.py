@@ -338,12 +338,10 @@ def test_what_only_its_creator_may_read_is_seen_by_who_is_the_same(
     """Without credentials, or with others, every place of it is refused, and never taken for empty."""
     chroot = f"/creator-{request.node.callspec.id}"
     write_as_creator(server, f"{chroot}/flink/default{DISPATCHER}", b"leader", creator)
-
     same = attach(f"{server.address}{chroot}", creator)
     same.wait_complete()
     assert same.standing() == {DISPATCHER: b"leader"}
     assert same.refused(DISPATCHER) == []
-
     for other in (PLAIN, DIGEST if creator is SASL else SASL):
         assert_refused(attach(f"{server.address}{chroot}", other))
 

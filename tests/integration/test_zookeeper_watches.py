@@ -137,11 +137,7 @@ def test_what_changed_while_we_were_cut_off_is_exact_or_a_least(
     recorder.wait_complete(3)
 
     led = [t for t in transitions(recorder) if t.after_session_id]
-    assert [(t.unobserved, t.unobserved_at_least, t.elections) for t in led] == [
-        (None, 0, 1),
-        (2, 2, 1),
-        (None, 5, 4),
-    ]
+    assert [(t.unobserved, t.unobserved_at_least, t.elections) for t in led] == [(None, 0, 1), (2, 2, 1), (None, 5, 4)]
 
 
 # -- contested ---------------------------------------------------------------------------------------------------------

@@ -82,8 +82,7 @@ class Scene:
 
     def play(self) -> None:
         """Until the failover is over, and the alert of the vacancy was delivered to one receiver and failed at the other."""
-        self.sidecar.start()
-        self.sidecar.wait_ready()
+        self.sidecar.start().wait_ready()
         self.orders.kill()
         self._await("REVOKED", "orders")
         self.orders.elect()

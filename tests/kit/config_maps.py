@@ -120,7 +120,7 @@ class ConfigMaps:
                     else 0,
                 }
 
-    def renew(self, *components: ComponentId) -> None:
+    def renew(self, *components: ComponentId) -> Self:
         for name in dict.fromkeys(map(self.name, components or ALL_FOUR)):
             lease = self.maps[name].lease
             assert lease is not None
@@ -130,8 +130,9 @@ class ConfigMaps:
                 assert isinstance(count, int)
                 counted = count if self.era is ConfigMapLayout.K3 else count + 1
                 lease |= {"renewTime": self._stamp(), "leaderTransitions": counted}
+        return self
 
-    def release(self) -> None:
+    def release(self) -> Self:
         """The lease of all is given up."""
         name = self.name(ALL_FOUR[0])
         lease = self.maps[name].lease
@@ -139,6 +140,7 @@ class ConfigMaps:
         with self.writing(name):
             now = self._stamp()
             lease |= {"holderIdentity": "", "leaseDuration": 1.0, "acquireTime": now, "renewTime": now}
+        return self
 
     def publish(self, component: ComponentId, leader: LeaderInformation, _owner: int) -> None:
         name = self.name(component)
@@ -178,10 +180,11 @@ class ConfigMaps:
         for name in self.maps:
             self._store(writer, name)
 
-    def write(self, name: str) -> None:
+    def write(self, name: str) -> Self:
         """A write of that ConfigMap that changes nothing in it, by whomever."""
         with self.writing(name):
             pass
+        return self
 
     def delete(self, name: str = ONE) -> None:
         del self.maps[name]

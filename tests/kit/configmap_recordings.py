@@ -56,11 +56,7 @@ PHASES: Final = {
         ("08:14:59.959", "API server away for 28 s"),
         ("08:15:54.272", "SIGTERM to all"),
     ),
-    "2.3.0": (
-        ("08:32:00.000", "start"),
-        ("08:32:24.483", "kill -9"),
-        ("08:32:46.442", "kubectl delete"),
-    ),
+    "2.3.0": (("08:32:00.000", "start"), ("08:32:24.483", "kill -9"), ("08:32:46.442", "kubectl delete")),
 }
 """What was done to each cluster, and when."""
 ENDS: Final = {"1.14.6": "08:30:31", "1.20.5": "08:16:00", "2.3.0": "08:33:09"}

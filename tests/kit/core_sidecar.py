@@ -1,7 +1,7 @@
 """A sidecar's core, with a driver, a disk and a sender: scenarios read as sentences."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Self
 
 from msgspec import json
 from msgspec.structs import replace
@@ -136,7 +136,7 @@ class Sidecar:
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def waits(self, seconds: float, tick: float = 0.25) -> "Sidecar":
+    def waits(self, seconds: float, tick: float = 0.25) -> Self:
         """Time passes, tick by tick."""
         until = self.now + round(seconds * SECOND)
         while self.now < until:
@@ -146,7 +146,7 @@ class Sidecar:
 
     # -- the driver ----------------------------------------------------------------------------------------------------
 
-    def connects(self) -> "Sidecar":
+    def connects(self) -> Self:
         """The connection is there, and everything is read."""
         self.reconnects()
         self.reads_everything()
@@ -156,7 +156,7 @@ class Sidecar:
     def reconnects(self) -> None:
         self.observe(ViewObserved(self.moment, CLUSTER, ConnectionState.CONNECTED))
 
-    def is_cut_off(self, connection: ConnectionState = ConnectionState.SUSPENDED) -> "Sidecar":
+    def is_cut_off(self, connection: ConnectionState = ConnectionState.SUSPENDED) -> Self:
         self.observe(ViewObserved(self.moment, CLUSTER, connection))
         return self
 
@@ -172,7 +172,12 @@ class Sidecar:
         self.reads(*sorted(wanted.nodes | self._seen_paths))
         self.flink.znodes.changed.clear()
 
-    def sees_changes(self) -> "Sidecar":
+    def sees(self, _written: Flink | ConfigMaps) -> Self:
+        """What has just been written is read: `sidecar.sees(flink.vacate())`."""
+        self.sees_changes()
+        return self
+
+    def sees_changes(self) -> Self:
         """What changed is read, path by path; several changes of one path in a row are one sight."""
         changed = list(dict.fromkeys(self.flink.znodes.changed))
         self.flink.znodes.changed.clear()
@@ -200,7 +205,7 @@ class Sidecar:
 
     # -- the process ---------------------------------------------------------------------------------------------------
 
-    def is_killed(self, down_for: float = 0) -> "Sidecar":
+    def is_killed(self, down_for: float = 0) -> Self:
         """kill -9, and a new process on the same disk."""
         self.state, problems = assemble(changes(State(), self.state))
         assert problems == []
@@ -208,7 +213,7 @@ class Sidecar:
         self.take(Started)
         return self
 
-    def is_replaced(self, down_for: float = 0) -> "Sidecar":
+    def is_replaced(self, down_for: float = 0) -> Self:
         """Its pod is deleted, and its disk with it: the next one has what was handed over."""
         left = handover.written(
             CLUSTER, handover.cluster_handover(self.policy, self.state, CLUSTER, self.moment, ended=True)
@@ -277,12 +282,24 @@ def watching(
     return flink, sidecar
 
 
-def fail_over(flink: Flink, sidecar: Sidecar, after: float = 2.0) -> None:
-    """A is gone, and B leads everything `after` so many seconds."""
-    flink.vacate()
-    sidecar.sees_changes().waits(after)
-    flink.elect(B)
-    sidecar.sees_changes()
+def fail_over(
+    flink: Flink, sidecar: Sidecar, after: float = 2.0, to: JobManager = B, *components: ComponentId
+) -> Sidecar:
+    """The leader is gone, and the next one leads `after` so many seconds: everything, or these components."""
+    sidecar.sees(flink.vacate(*components)).waits(after)
+    flink.elect(to, *components)
+    return sidecar.sees_changes()
+
+
+def the_episode(sidecar: Sidecar) -> EpisodeRecord:
+    """The only one that is over."""
+    (episode,) = sidecar.episodes()
+    return episode
+
+
+def failed_over() -> EpisodeRecord:
+    """The failover of a cluster from A to B, which took 2 s."""
+    return the_episode(fail_over(*watching()).waits(10))
 
 
 class LeaseSidecar(Sidecar):
@@ -296,13 +313,13 @@ class LeaseSidecar(Sidecar):
         self.flink.config_maps.changed.clear()
         self.reports(*sorted(self._names | {*self.flink.config_maps.maps}))
 
-    def sees_changes(self) -> "LeaseSidecar":
+    def sees_changes(self) -> Self:
         changed = list(dict.fromkeys(self.flink.config_maps.changed))
         self.flink.config_maps.changed.clear()
         self.reports(*changed)
         return self
 
-    def looks(self) -> "LeaseSidecar":
+    def looks(self) -> Self:
         """Nothing was heard: the driver asks, and reports what stands, changed or not."""
         self.reads_everything()
         return self
@@ -324,7 +341,7 @@ class LeaseSidecar(Sidecar):
     def completes(self) -> None:
         self.observe(SnapshotCompleted(self.moment, CLUSTER))
 
-    def watches(self, seconds: float, *components: ComponentId) -> "LeaseSidecar":
+    def watches(self, seconds: float, *components: ComponentId) -> Self:
         """Time passes and leases are renewed: all of them, or those of these components."""
         for _ in range(round(seconds / RENEWAL)):
             self.waits(RENEWAL)
@@ -332,7 +349,7 @@ class LeaseSidecar(Sidecar):
             self.sees_changes()
         return self
 
-    def hears_nothing(self, seconds: float) -> "LeaseSidecar":
+    def hears_nothing(self, seconds: float) -> Self:
         """Time passes, nothing is written, and the driver looks every second and a half."""
         for _ in range(round(seconds / 1.5)):
             self.waits(1.5)

@@ -30,9 +30,10 @@ class Flink:
         self._store.submit(job_id)
         return self
 
-    def forget(self, job_id: str = JOB) -> None:
+    def forget(self, job_id: str = JOB) -> "Flink":
         """Drop the job's graph: there is nothing to recover any more."""
         self._store.forget(job_id)
+        return self
 
     def elect(self, leader: JobManager, *components: ComponentId) -> "Flink":
         """`leader` is granted leadership and publishes itself, for all four components unless given otherwise."""
@@ -49,11 +50,13 @@ class Flink:
             self.publish(component, leader.leads(component), leader.zookeeper_session)
         return self
 
-    def publish(self, component: ComponentId, leader: LeaderInformation, owner: int = 7) -> None:
+    def publish(self, component: ComponentId, leader: LeaderInformation, owner: int = 7) -> "Flink":
         """Publish that information. `owner`: the ZooKeeper session that does."""
         self._store.publish(component, leader, owner)
+        return self
 
-    def vacate(self, *components: ComponentId) -> None:
+    def vacate(self, *components: ComponentId) -> "Flink":
         """What had been published is removed: where ZooKeeper is the store, because the leader's session ended."""
         for component in components or ALL_FOUR:
             self._store.remove(component)
+        return self

@@ -19,16 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 _GROUPS: Final = {
     "Spark, writing": tuple(
         f"audit/test_{name}"
-        for name in (
-            "ingest",
-            "poison",
-            "verify",
-            "schema",
-            "compact",
-            "retention",
-            "segment_log",
-            "visible_ids",
-        )
+        for name in ("ingest", "poison", "verify", "schema", "compact", "retention", "segment_log", "visible_ids")
     ),
     "Spark, object stores": tuple(f"audit/test_{name}" for name in ("object_store", "bucket_changes", "readers")),
     "Kubernetes": (
@@ -45,16 +36,7 @@ _GROUPS: Final = {
     "campaign": ("campaign/test_short",),
     "Spark, questions": tuple(
         f"audit/test_{name}"
-        for name in (
-            "answers",
-            "comments",
-            "cookbook",
-            "queries_only",
-            "report",
-            "shell",
-            "sql",
-            "warm_up",
-        )
+        for name in ("answers", "comments", "cookbook", "queries_only", "report", "shell", "sql", "warm_up")
     ),
     "Spark, closed dates and crashes": ("audit/test_materialized", "audit/test_crash"),
     "Flink's listeners": ("e2e/test_flink_listener",),

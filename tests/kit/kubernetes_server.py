@@ -189,14 +189,18 @@ class Kubernetes:
         self.etcd.kill()
 
     def service_account(self, namespace: str, name: str) -> Path:
-        """A kubeconfig with a token of a service account, as the kubelet would mount it."""
+        """A kubeconfig with a token of a service account."""
+        return self.kubeconfig(name, token=self.token(namespace, name))
+
+    def token(self, namespace: str, name: str) -> str:
+        """A token of a service account, as the kubelet would mount it."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": 3600},
         }
-        return self.kubeconfig(name, token=self.server.ask("POST", path, request)["status"]["token"])
+        return str(self.server.ask("POST", path, request)["status"]["token"])
 
     def kubeconfig(self, user: str = "admin", *, server: str | None = None, **credentials: str) -> Path:
         """A kubeconfig for a user with a token, or with these `credentials` (`client_certificate=…`); `server` is a URL."""

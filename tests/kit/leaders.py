@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kazoo.client import KazooClient
 
-from tests.kit.cluster import ALL_FOUR, CLUSTER, JobManager
+from tests.kit.cluster import CLUSTER, JobManager
 from tests.kit.fake_flink import Flink
 from tests.kit.znodes import ZNodes, ZooKeeperWriter
 from tests.kit.zookeeper_client import connected
@@ -30,10 +30,9 @@ class Leaders:
         self.cluster_id = cluster_id
         self.client = KazooClient(address, timeout=60)
         self.term = 0
-        self.since: dict[str, float] = {}
-        """When each began to lead, in seconds since the epoch."""
-        self._writer = ZooKeeperWriter(self.client, f"/flink/{cluster_id}")
-        self._flink = Flink(ZNodes(writer=self._writer))
+        self.led: list[str] = []
+        """The hosts of all that led so far."""
+        self._flink = Flink(ZNodes(writer=ZooKeeperWriter(self.client, f"/flink/{cluster_id}")))
 
     @property
     def present(self) -> str:
@@ -45,10 +44,6 @@ class Leaders:
         self.client.start()
         self._flink.submit()
         self.fail_over()
-
-    def lead(self) -> bool:
-        """Whether everything that the present leader published is there."""
-        return all(self._writer.exists(self._flink.znodes.path(component)) for component in ALL_FOUR)
 
     def fail_over(self) -> None:
         """The leader is gone; a moment later the next one has published itself everywhere."""
@@ -63,7 +58,7 @@ class Leaders:
     def elect(self) -> None:
         """The next one publishes itself everywhere."""
         self.term += 1
-        self.since[self.present] = time.time()
+        self.led.append(self.present)
         self._flink.elect(JobManager(self.present, UUID(int=self.term), self.term))
 
     def stop(self) -> None:

@@ -4,9 +4,8 @@ Flink's znodes are written by the fake Flink (`tests.kit.leaders`): two hundred 
 """
 
 import re
-import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -45,25 +44,12 @@ class Voices:
     def kill(self) -> None:
         """End those that run, also the frozen ones."""
         for sidecar in self.sidecars:
-            if sidecar.process and sidecar.process.poll() is None:
-                sidecar.kill()
+            sidecar.end()
 
 
 def leads(sidecar: Sidecar, leader: str) -> bool:
     """Whether this sidecar sees that leader everywhere, and has it on disk."""
     return sum(f"{leader}:" in address for address in sidecar.leader_addresses()) == len(ALL_FOUR)
-
-
-def freeze(sidecar: Sidecar) -> None:
-    """SIGSTOP; the child that sends a message goes on."""
-    assert sidecar.process
-    sidecar.process.send_signal(signal.SIGSTOP)
-
-
-def thaw(sidecar: Sidecar) -> None:
-    """SIGCONT."""
-    assert sidecar.process
-    sidecar.process.send_signal(signal.SIGCONT)
 
 
 class Message(NamedTuple):
@@ -84,14 +70,8 @@ class Verdict(NamedTuple):
     messages: list[Message]
     lost: list[str]
     """Leaders that nobody reported."""
-    delays: list[float]
-    """Of each leader that was reported: seconds until it was, in order of length."""
-    labelled: list[Message]
-    """Duplicates: messages that somebody had sent before, for the same reason. Those that say that they may be."""
     unlabelled: list[Message]
-    """And those that do not."""
-    overlapping: int
-    """Messages with something new, and something repeated."""
+    """Duplicates, messages that somebody had sent before for the same reason, that do not say that they may be."""
 
 
 def read(arrival: Arrival) -> Message:
@@ -105,29 +85,18 @@ def read(arrival: Arrival) -> Message:
     return Message(arrival.at, changes or other, reason[1], observer[1], labelled, arrival.body)
 
 
-def judge(arrivals: Sequence[Arrival], since: Mapping[str, float]) -> Verdict:
-    """`since`: when each leader began to lead. Nothing that the sidecars say of themselves is asked, but the name in a message."""
+def judge(arrivals: Sequence[Arrival], leaders: Iterable[str]) -> Verdict:
+    """`leaders`: all that led. Nothing that the sidecars say of themselves is asked, but the name in a message."""
     messages = [read(arrival) for arrival in arrivals]
-    first: dict[str, float] = {}
     said: set[tuple[str, str]] = set()
-    duplicates, overlapping = [], 0
+    unlabelled = []
     for message in messages:
         says = {(subject, message.reason) for subject in message.subjects}
-        if says <= said:
-            duplicates.append(message)
-        elif says & said:
-            overlapping += 1
+        if says <= said and not message.labelled:
+            unlabelled.append(message)
         said |= says
-        for subject in message.subjects:
-            first.setdefault(subject.rpartition(" ")[2], message.at)
-    return Verdict(
-        messages,
-        [leader for leader in since if leader not in first],
-        sorted(first[leader] - at for leader, at in since.items() if leader in first),
-        [message for message in duplicates if message.labelled],
-        [message for message in duplicates if not message.labelled],
-        overlapping,
-    )
+    reported = {subject.rpartition(" ")[2] for message in messages for subject in message.subjects}
+    return Verdict(messages, [leader for leader in leaders if leader not in reported], unlabelled)
 
 
 class Books(NamedTuple):

@@ -65,13 +65,7 @@ class _Pod:
         return folder
 
     def account(self, name: str, folder: Path) -> Path:
-        request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 3600},
-        }
-        path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{name}/token"
-        token = self._kubernetes.server.ask("POST", path, request)["status"]["token"]
+        token = self._kubernetes.token(self._namespace, name)
         authority = self._kubernetes.authority.ca.read_text()
         return _written(folder, {"token": token, "ca.crt": authority, "namespace": self._namespace})
 

@@ -4,7 +4,6 @@ import socket
 import struct
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -152,7 +151,6 @@ class Receiver:
     def __init__(self, moments: Random, moods: Mapping[Mood, float]) -> None:
         self.moods = moods
         self.arrivals: list[Arrival] = []
-        self.answered: Counter[Mood] = Counter()
         self.stopping = threading.Event()
         self._moments = moments
         self._lock = threading.Lock()
@@ -174,7 +172,6 @@ class Receiver:
         """Decide what becomes of a message, and keep it, or not."""
         with self._lock:
             mood = self._moments.choices([*self.moods], [*self.moods.values()])[0]
-            self.answered[mood] += 1
             if mood not in {Mood.BROKEN, Mood.TOO_MANY}:
                 self.arrivals.append(Arrival(time.time(), body))
             return mood

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -18,6 +19,7 @@ from sidecar.drivers.kubernetes.kubernetes_ledger import LABELS
 from sidecar.drivers.zookeeper.zookeeper_ledger import ROOT
 from tests.kit.job_programs import program_jar
 from tests.kit.kubernetes_server import Kubernetes, assets
+from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar
 from tests.kit.waiting import wait_for
 from tests.lab import rest
@@ -148,10 +150,34 @@ class ConfigMapStore:
 
 
 class RetainingLab(Lab):
-    """Keeps ten completed checkpoints of a job, twenty seconds. As root, what Flink stores is on a small disk of its own."""
+    """Keeps ten completed checkpoints of a job, twenty seconds. As root, what Flink stores is on a small disk of its own.
+
+    Each JobManager has a way of its own to the store.
+    """
 
     kubernetes: Kubernetes | None = None
     """Where its leaders are; None: in ZooKeeper."""
+
+    @cached_property
+    def wires(self) -> dict[str, Wire]:
+        """The ways to the store, by the name of the JobManager."""
+        return {}
+
+    def way(self, wire: Wire) -> str:
+        """What a client has to be given so that it takes this way: a quorum, or the path of a kubeconfig."""
+        return str(self.kubernetes.kubeconfig(server=f"https://{wire.address}")) if self.kubernetes else wire.address
+
+    def conf_by(self, wire: Wire, folder: Path) -> Path:
+        """A copy of Flink's configuration in `folder`, which takes this way."""
+        shutil.copytree(self.conf_dir, folder)
+        for file in folder.iterdir():
+            own = str(self._kubeconfig) if self._kubeconfig else self.zookeeper.address
+            file.write_text(file.read_text().replace(own, self.way(wire)))
+        return folder
+
+    def new_wire(self) -> Wire:
+        """A way to the store. While that is down, it turns everybody away as the store would."""
+        return Wire((self.kubernetes.server if self.kubernetes else self.zookeeper).address)
 
     def _start(self, jobmanagers: int) -> None:
         if os.geteuid() == 0:
@@ -162,6 +188,8 @@ class RetainingLab(Lab):
 
     def stop(self) -> None:
         super().stop()
+        while self.wires:
+            self.wires.popitem()[1].close()
         if self.data.is_mount():
             subprocess.run(["/bin/umount", "--lazy", self.data], check=True)
 
@@ -176,14 +204,20 @@ class RetainingLab(Lab):
 
     def _new_jobmanager(self) -> JobManager:
         jobmanager = _Retaining(f"jobmanager-{len(self.jobmanagers) + 1}", self.folder, self._home, self._java)
+        self.wires[jobmanager.name] = wire = self.new_wire()
+        key = "kubernetes.config.file" if self.kubernetes else "high-availability.zookeeper.quorum"
+        jobmanager.way = f"{key}={self.way(wire)}"
         self.jobmanagers.append(jobmanager)
         self._processes.append(jobmanager)
         return jobmanager
 
 
 class _Retaining(JobManager):
+    way: str
+    """To the store, as a setting of Flink."""
+
     def build_command(self) -> Sequence[str]:
-        return (*super().build_command(), f"-D{_RETAINED}")
+        return (*super().build_command(), f"-D{_RETAINED}", f"-D{self.way}")
 
 
 @contextmanager
@@ -274,8 +308,7 @@ class RecoveryScene:
         self._copy = folder / "ha"
 
     def __enter__(self) -> Self:
-        self.sidecar.start()
-        self.sidecar.wait_ready()
+        self.sidecar.start().wait_ready()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -215,11 +215,7 @@ SERVICES: Final = (
     Service(
         f"clicksend://user:{KEY}@{PHONE}",
         "rest.clicksend.com",
-        {
-            "http_code": 200,
-            "response_code": "SUCCESS",
-            "data": {"messages": [{"status": "INVALID_RECIPIENT"}]},
-        },
+        {"http_code": 200, "response_code": "SUCCESS", "data": {"messages": [{"status": "INVALID_RECIPIENT"}]}},
         "INVALID_RECIPIENT",
         {"http_code": 200, "response_code": "SUCCESS", "data": {"messages": [{"status": "SUCCESS"}]}},
     ),
@@ -300,13 +296,7 @@ SERVICES: Final = (
         "Event object is invalid",
         {"status": "success", "message": "Event processed", "dedup_key": "1"},
     ),
-    Service(
-        f"smsmanager://{KEY}@{PHONE}",
-        "http-api.smsmanager.cz",
-        "ERROR|201",
-        "ERROR|201",
-        f"OK|1|{PHONE}",
-    ),
+    Service(f"smsmanager://{KEY}@{PHONE}", "http-api.smsmanager.cz", "ERROR|201", "ERROR|201", f"OK|1|{PHONE}"),
     Service(
         f"jsons://hooks.example/{KEY}",
         "hooks.example",

@@ -1,6 +1,7 @@
 """Relays between a client and its server, which can be cut, shut and fall silent."""
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -19,11 +20,22 @@ class Wire:
         self._target = (host, int(port))
         self._connections: list[socket.socket] = []
         self._silence = threading.Event()
-        self._pace = Pace()
+        self._shut = False
+        self._asking, self._pace = Pace(), Pace()
         self._listener = listener or socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
+
+    @property
+    def sent(self) -> int:
+        """Bytes towards the server so far, TLS and all."""
+        return self._asking.passed
+
+    @property
+    def received(self) -> int:
+        """Bytes from the server so far."""
+        return self._pace.passed
 
     def cut(self) -> None:
         """Break what is connected now."""
@@ -39,6 +51,24 @@ class Wire:
     def speak_again(self) -> None:
         """Relay what connects from now on. What is connected stays as it is: silent for ever."""
         self._silence = threading.Event()
+
+    def shut(self) -> None:
+        """Reset what is connected, and what connects from now on."""
+        self._shut = True
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            _reset(connection)
+
+    def delay(self, seconds: float) -> None:
+        """From now on, each piece is late by so many seconds, in both directions."""
+        self._asking.late = self._pace.late = seconds
+
+    def mend(self) -> None:
+        """Relay what connects from now on, and pass on at once. What is silent stays so."""
+        self._shut = False
+        self.speak_again()
+        self.delay(0)
+        self.trickle(0)
 
     def trickle(self, seconds_a_byte: float) -> None:
         """From now on, what the server says passes byte by byte: on what is connected, and on what connects."""
@@ -61,6 +91,9 @@ class Wire:
         with suppress(OSError):
             while True:
                 client = self._listener.accept()[0]
+                if self._shut:
+                    _reset(client)
+                    continue
                 try:
                     server = socket.create_connection(self._target, 5)
                 except OSError:
@@ -68,18 +101,21 @@ class Wire:
                     continue
                 server.settimeout(None)
                 self._connections += [client, server]
-                for source, sink, pace in ((client, server, Pace()), (server, client, self._pace)):
+                for source, sink, pace in ((client, server, self._asking), (server, client, self._pace)):
                     threading.Thread(target=_relay, args=(source, sink, self._silence, pace), daemon=True).start()
 
 
 class Pace:
-    """How fast a relay is."""
+    """How fast a relay is, and how many bytes have passed."""
 
     def __init__(self) -> None:
-        self.seconds_a_byte = 0.0
+        self.seconds_a_byte = self.late = 0.0
+        self.passed = 0
 
     def send(self, data: bytes, sink: socket.socket) -> None:
         """Send `data`, which takes its time."""
+        self.passed += len(data)
+        time.sleep(self.late)
         while data and self.seconds_a_byte:
             sink.sendall(data[:1])
             data = data[1:]
@@ -211,6 +247,14 @@ class Gate:
                 sink.sendall(data)
         _break(source)
         _break(sink)
+
+
+def _reset(connection: socket.socket) -> None:
+    """RST: what was on the way is lost, as when a network is cut."""
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def _break(connection: socket.socket) -> None:

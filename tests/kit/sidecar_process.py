@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sidecar.journal import JournalReader
 from tests.kit.waiting import wait_for
@@ -80,16 +80,22 @@ http: {{host: {self.host}, port: {self.port}}}
         self.environment: Mapping[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self) -> Self:
         with self.log.open("ab") as log:
             variables = {**os.environ, **self.environment}
             self.process = start_child([*COMMAND, "run", "--config", str(self.config)], log, variables)
+        return self
 
     def kill(self) -> None:
         """kill -9."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+
+    def end(self) -> None:
+        """kill -9, if it runs."""
+        if self.process and self.process.poll() is None:
+            self.kill()
 
     def stop(self) -> int:
         """SIGTERM; the exit status."""

@@ -46,13 +46,11 @@ def six_failovers(lab: Lab, folder: Path) -> list[Failover]:
         group_interval="1m",
     )
     try:
-        sidecar.start()
-        sidecar.wait_ready()
+        sidecar.start().wait_ready()
         wait_for("the running job", lambda: '"status":"OK"' in sidecar.get("/api/v1/clusters")[1], _PATIENCE)
         return [*_in_a_row(lab, receiver)]
     finally:
-        if sidecar.process and sidecar.process.poll() is None:
-            sidecar.kill()
+        sidecar.end()
         receiver.stop()
 
 

@@ -16,6 +16,13 @@ def records() -> list[AnyRecord]:
     return [effect.record for effect in records_of(effects)]
 
 
+def opened(folder: Path) -> Journal:
+    """The journal in `folder`."""
+    journal = Journal(folder)
+    journal.open()
+    return journal
+
+
 def journal_with(folder: Path, some: list[AnyRecord]) -> None:
     """Add records to the journal in `folder`."""
     journal = Journal(folder)

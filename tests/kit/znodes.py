@@ -35,9 +35,6 @@ class ZooKeeperWriter:
         """Delete a node if it is there."""
         self._client.retry(self._delete, self._namespace + path)
 
-    def exists(self, path: str) -> bool:
-        return self._client.retry(self._client.exists, self._namespace + path) is not None
-
     def _write(self, path: str, data: bytes) -> None:
         stat = self._client.exists(path)
         if stat and stat.ephemeralOwner == self._client.client_id[0]:

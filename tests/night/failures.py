@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from sidecar.core.failover.causes import RELATED
+from sidecar.core.moment import SECOND
 from tests.kit.job_programs import program_jar
 from tests.kit.recovery_scene import PICTURE_SECONDS
 from tests.lab import rest
 from tests.lab.managers import JobManager
 from tests.lab.rest import RestError
-from tests.night.scenario import FAILOVER, KUBERNETES, LOST, ONE_LEFT, ZOOKEEPER, Act, Scenario
+from tests.night.scenario import FAILOVER, KUBERNETES, LOST, NO_LOSS, ONE_LEFT, ZOOKEEPER, Act, Scenario
 
 if TYPE_CHECKING:
     from tests.night.night import Night
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
 _GONE: Final = frozenset({"jobmanager_lost", "restarted_in_place"})
 _HANDED_OVER: Final = frozenset({"graceful_handover"})
 _BACK: Final = frozenset({"jobmanager_lost", "same_process_reelection", "lease_renewal_failed"})
+_ITSELF: Final = frozenset({"same_process_reelection", "lease_renewal_failed"})
 _OUTAGE: Final = frozenset({"store_outage", "store_reelection"})
 _SELF: Final = frozenset({"exited"})
 _BLIND: Final = FAILOVER | {"BLIND", "UNCHECKED"}
+_UNSEEN: Final = NO_LOSS | {"BLIND", "UNCHECKED"}
 _JOBS_LOST: Final = FAILOVER | {"LOST"}
 _BY_HAND: Final = frozenset({"tampered", "rewritten_by_flink"})
 _ANY: Final = frozenset({"recovered", "degraded", "lost"})
@@ -41,6 +45,26 @@ def _stand_still(seconds: float) -> Act:
         leader.pause()
         time.sleep(seconds)
         leader.resume()
+
+    return act
+
+
+def _cut_off(seconds: float) -> Act:
+    return lambda night: night.cut_off(night.lab.wires[night.leader().name], seconds)
+
+
+def _only_one_is_cut_off(night: "Night") -> None:
+    night.kill(night.standby())
+    _cut_off(20)(night)
+    night.start_all()
+
+
+def _blinded(seconds: float) -> Act:
+    """The sidecar alone: until all is said that may be said of it."""
+
+    def act(night: "Night") -> None:
+        night.cut_off(night.wire, seconds)
+        time.sleep(RELATED / SECOND + 15)
 
     return act
 
@@ -193,15 +217,13 @@ def _sidecar_dies_with_the_leader(night: "Night") -> None:
     night.sidecar.kill()
     night.kill(night.leader())
     time.sleep(25)
-    night.sidecar.start()
-    night.sidecar.wait_ready()
+    night.sidecar.start().wait_ready()
 
 
 def _sidecar_restarts_before(night: "Night") -> None:
     """It goes on from the handover of the one before it."""
     night.sidecar.stop()
-    night.sidecar.start()
-    night.sidecar.wait_ready()
+    night.sidecar.start().wait_ready()
     time.sleep(PICTURE_SECONDS)
     night.kill(night.leader())
 
@@ -211,8 +233,7 @@ def _sidecar_dies_after_the_leader(night: "Night") -> None:
     time.sleep(1)
     night.sidecar.kill()
     time.sleep(10)
-    night.sidecar.start()
-    night.sidecar.wait_ready()
+    night.sidecar.start().wait_ready()
 
 
 FAILURES: Final[Mapping[str, Scenario]] = {
@@ -221,6 +242,11 @@ FAILURES: Final[Mapping[str, Scenario]] = {
     "the leader stands still for 4 s": Scenario(_stand_still(4), said=False),
     "the leader stands still for 20 s": Scenario(_stand_still(20), _BACK),
     "the leader stands still for 60 s": Scenario(_stand_still(60), _BACK),
+    "the leader is cut off from the store for 2 s": Scenario(_cut_off(2), _BACK, said=None),
+    "the leader is cut off from the store for 20 s": Scenario(_cut_off(20), _BACK, _SELF, final=ONE_LEFT),
+    "the only JobManager is cut off from the store for 20 s": Scenario(_only_one_is_cut_off, _ITSELF, _SELF, said=None),
+    "the sidecar is cut off from the store for 2 s": Scenario(_blinded(2), said=False, through=_UNSEEN),
+    "the sidecar is cut off from the store for 20 s": Scenario(_blinded(20), said=False, through=_UNSEEN),
     "the standby is killed": Scenario(_standby_dies, final=ONE_LEFT, said=None),
     "the only JobManager is killed, and started after 40 s": Scenario(_only_one_is_killed, _GONE),
     "all JobManagers are killed, and started after 20 s": Scenario(_all_die, _GONE),

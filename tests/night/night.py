@@ -15,6 +15,7 @@ from msgspec import Struct
 from sidecar.core.failover.deaths import RECORDED_AFTER
 from sidecar.core.moment import SECOND
 from tests.kit.recovery_scene import LABS, PICTURE_SECONDS, RetainingLab, Store
+from tests.kit.relay import Wire
 from tests.kit.sidecar_process import Sidecar, command
 from tests.kit.waiting import wait_for
 from tests.lab.lab_error import LabError
@@ -68,6 +69,8 @@ class Night:
     """A lab with two JobManagers and JOBS jobs, and for each scenario a new `run` beside it with the shipped rules."""
 
     sidecar: Sidecar
+    wire: Wire
+    """The sidecar's way to the store."""
     surfaces: Surfaces
 
     def __init__(self, lab: RetainingLab, store: Store, folder: Path, everywhere: Arrivals, kind: str) -> None:
@@ -104,13 +107,15 @@ class Night:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """A sidecar of its own, which knows that all is well; what others did is no history of this one."""
+        self.wire = self.lab.new_wire()
+        folder = self.folder / f"sidecar-{next(self._numbers):03}"
         plans = "kubernetes: {plans: true}\n" if self._deployed else ""
         cluster = (
-            f"flink_conf_dir: {self.lab.conf_dir}\n{plans}{self._arrivals.settings}"
+            f"flink_conf_dir: {self.lab.conf_by(self.wire, folder / 'conf')}\n{plans}{self._arrivals.settings}"
             f"route: {{receiver: ops, group_wait: {GROUP_WAIT:g}s, group_interval: {_GROUP_INTERVAL:g}s}}\n"
             f"evidence: {{capture: [processes, flink_rest], log: {self.lab.folder}, flink_rest: {{patience: 1m}}}}"
         )
-        self.sidecar = Sidecar(self.folder / f"sidecar-{next(self._numbers):03}", cluster, [])
+        self.sidecar = Sidecar(folder, cluster, [])
         self.surfaces = Surfaces(self.sidecar)
         self.store.delete_ledgers()
         self.sidecar.start()
@@ -123,8 +128,8 @@ class Night:
             yield
         finally:
             self.surfaces.stop()
-            if self.sidecar.process and self.sidecar.process.poll() is None:
-                self.sidecar.kill()
+            self.wire.close()
+            self.sidecar.end()
 
     def _wait_for_the_end(self, scenario: Scenario, began: float, acted: float) -> None:
         """Its status lasts, its recovery is recorded, and it is said; or that is not to be expected any more."""
@@ -236,6 +241,12 @@ class Night:
     @property
     def _server(self) -> Any:
         return self.lab.kubernetes.server if self.lab.kubernetes else self.lab.zookeeper
+
+    def cut_off(self, wire: Wire, seconds: float) -> None:
+        """Whoever takes this way to the store."""
+        wire.shut()
+        time.sleep(seconds)
+        wire.mend()
 
     def store_down(self) -> None:
         self.truth.store = False

@@ -53,8 +53,7 @@ def _job_is_cancelled_before_a_kill(night: "Night") -> None:
 
 def _sidecar_restarts(night: "Night") -> None:
     night.sidecar.stop()
-    night.sidecar.start()
-    night.sidecar.wait_ready()
+    night.sidecar.start().wait_ready()
 
 
 def _sidecar_reloads(night: "Night") -> None:

@@ -60,10 +60,8 @@ def _day() -> Sidecar:
     flink, sidecar = watching(policy=_policy())
 
     def fails_over(to: JobManager, seconds: float) -> None:
-        flink.vacate()
-        sidecar.sees_changes().waits(seconds)
-        flink.elect(to)
-        sidecar.sees_changes().waits(20)
+        sidecar.sees(flink.vacate()).waits(seconds)
+        sidecar.sees(flink.elect(to)).waits(20)
 
     sidecar.waits(5 * _HOUR, tick=30)
     fails_over(B, 4)

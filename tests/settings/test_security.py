@@ -137,10 +137,7 @@ def test_credentials_are_for_the_cluster_that_they_stand_beside(write: Write, co
             "sasl: {username: '', password: '${PASSWORD}'}",
             "FILE:1: zookeeper.sasl.username: is empty: give a value, or remove it",
         ),
-        (
-            "sasl: {username: me, password: ''}",
-            "FILE:1: zookeeper.sasl.password: is empty: give a value, or remove it",
-        ),
+        ("sasl: {username: me, password: ''}", "FILE:1: zookeeper.sasl.password: is empty: give a value, or remove it"),
         (
             "sasl: {username: me, password: 'file:none'}",
             'FILE:1: zookeeper.sasl.password: "file:none" cannot be read: No such file or directory',
@@ -159,15 +156,9 @@ def test_credentials_are_for_the_cluster_that_they_stand_beside(write: Write, co
             "tls: {key_password: '${PASSWORD}'}",
             "FILE:1: zookeeper.tls.key_password: needs certificate_file: give it too, or remove this",
         ),
-        (
-            "tls: {key_file: k}",
-            "FILE:1: zookeeper.tls.key_file: needs certificate_file: give it too, or remove this",
-        ),
+        ("tls: {key_file: k}", "FILE:1: zookeeper.tls.key_file: needs certificate_file: give it too, or remove this"),
         ("tls: {ca_file: ''}", "FILE:1: zookeeper.tls.ca_file: is empty: give a path"),
-        (
-            "tls: {ca_file: none}",
-            'FILE:1: zookeeper.tls.ca_file: "none" cannot be read: No such file or directory',
-        ),
+        ("tls: {ca_file: none}", 'FILE:1: zookeeper.tls.ca_file: "none" cannot be read: No such file or directory'),
         ("tls: {ca_file: .}", 'FILE:1: zookeeper.tls.ca_file: "." cannot be read: Is a directory'),
         (
             "tls: {ca_file: '${PASSWORD}'}",

@@ -9,10 +9,10 @@ from sidecar.core.cluster.cluster_state import ComponentState
 from sidecar.core.flink.leadership import Component, ComponentId, Held, LeaderInformation
 from sidecar.core.records import AnyRecord, Notification, TransitionRecord, record_id
 from sidecar.core.views.snapshot import Snapshot
-from sidecar.journal import Journal
-from tests.kit.cluster import CLUSTER, B
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.cluster import CLUSTER
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.outcomes import OTHER_JOB, death, recovery
+from tests.kit.spools import opened
 from tests.shell.site import captured
 
 HOSTILE = (
@@ -25,20 +25,14 @@ HOSTILE = (
 def two_failovers() -> Sidecar:
     """One that is over, after which the sidecar was cut off for 20 s, and the next one, of which nobody is back yet."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
-    sidecar.is_cut_off().waits(20).connects().waits(70)
-    flink.vacate()
-    sidecar.sees_changes()
+    fail_over(flink, sidecar).waits(10)
+    sidecar.is_cut_off().waits(20).connects().waits(70).sees(flink.vacate())
     return sidecar
 
 
 def remember(folder: Path, sidecar: Sidecar, records: Sequence[AnyRecord] | None = None) -> None:
     """Leave what `sidecar` recorded, or `records`, in the journal in `folder`."""
-    journal = Journal(folder)
-    journal.open()
+    journal = opened(folder)
     assert journal.commit(sidecar.state, sidecar.records if records is None else records)
     journal.close()
 

@@ -17,7 +17,7 @@ from sidecar.core.observations import Observation, PictureTaken
 from sidecar.core.pictures import Picture
 from sidecar.core.records import SCHEMA, Annotation, StatusRecord
 from sidecar.core.views.explain import annotation, find, note
-from sidecar.journal import FILE, Journal, JournalReader, append
+from sidecar.journal import FILE, JournalReader, append
 from sidecar.runtime.clock import Clock
 from tests.core.cluster.pictures import TASK_MANAGERS, after, rest_address
 from tests.core.failover.test_acceptance import restored
@@ -25,7 +25,7 @@ from tests.core.failover.test_assessment import cluster
 from tests.kit.cluster import CLUSTER
 from tests.kit.core_sidecar import Sidecar
 from tests.kit.sidecar_process import command
-from tests.kit.spools import spool
+from tests.kit.spools import opened, spool
 from tests.kit.waiting import wait_for
 from tests.shell.remembering import remember, two_failovers
 from tests.shell.test_loop import House
@@ -140,8 +140,7 @@ def test_it_is_sealed_by_the_sidecar_that_runs(tmp_path: Path) -> None:
     """Another process adds it: it goes into a segment, the journal's figures stay right, and later records follow it."""
     sidecar = two_failovers()
     *earlier, last = sidecar.records
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     running = spool(tmp_path, roll_interval=0.0)
 
     def all_sealed() -> bool:

@@ -1,9 +1,7 @@
 """Whatever others wrote into the store or the journal, an answer is printable and has a bound in bytes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from msgspec import json, to_builtins
 from msgspec.structs import replace
 
@@ -25,13 +23,6 @@ LONG = "pekko.tcp://flink@" + "x" * 65_000
 """An address as older versions believed it."""
 ACTING = "http://\x1b[2J\x07\N{RIGHT-TO-LEFT OVERRIDE}\x9b2J\N{ZERO WIDTH SPACE}:8081"
 """An address that acts on a terminal, and hides."""
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 def led_from(sidecar: Sidecar, address: str, jobs: int = 0) -> State:

@@ -96,8 +96,7 @@ def test_evidence_is_counted_from_0_where_it_is_captured(tmp_path: Path) -> None
 def test_nothing_is_counted_that_did_not_begin_at_0() -> None:
     """Failovers of a znode's and of a lease's leader, alerts, their delivery and repetition: all in series that were there."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar, after=40)
-    sidecar.waits(120)
+    fail_over(flink, sidecar, after=40).waits(120)
     leasing, holder = leased()
     holder.hears_nothing(60)
     leasing.elect(B)

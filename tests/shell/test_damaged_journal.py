@@ -13,7 +13,7 @@ from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.journal import FILE, Journal, JournalError, JournalReader
 from tests.kit.observed_failovers import failover, first_sight, play, records_of
-from tests.kit.spools import run_and_stop, spool
+from tests.kit.spools import opened, run_and_stop, spool
 from tests.shell.test_journal import kept, lines
 from tests.shell.test_spool import sealed_ids
 
@@ -28,8 +28,7 @@ def history() -> tuple[State, list[AnyRecord]]:
 
 
 def written(folder: Path, state: State, records: list[AnyRecord]) -> None:
-    journal = Journal(folder)
-    journal.open()
+    journal = opened(folder)
     assert journal.commit(state, records)
     journal.close()
 
@@ -92,8 +91,7 @@ def test_whatever_page_is_damaged_it_goes_on(tmp_path: Path) -> None:
         folder = tmp_path / str(page)
         shutil.copytree(tmp_path / "whole", folder)
         damage(folder / FILE, page)
-        journal = Journal(folder)
-        journal.open()
+        journal = opened(folder)
         assert journal.problem is None
         assert journal.commit(state, records[:1])
         journal.close()
@@ -107,8 +105,7 @@ def test_damage_while_running_costs_no_state(tmp_path: Path) -> None:
     """A commit that finds it writes a new journal at once, with all of the state: that is in memory."""
     state, records = history()
     written(tmp_path, State(), records)
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(state, [])
     emptied_log(tmp_path / FILE)
     for page in range(1, 4):  # where the tables begin: the next commit needs them
@@ -128,8 +125,7 @@ def test_what_a_reader_finds_damaged_is_replaced_too(tmp_path: Path) -> None:
     """Sealing meets the damage, which no commit does: the owner is notified, and what is left is sealed from the new journal."""
     state, records = history()
     written(tmp_path, state, records)
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     damage(tmp_path / FILE, leaf_of(tmp_path / FILE, in_line(records[len(records) // 2])))
     reader = JournalReader(tmp_path, journal.check_soon)
     with pytest.raises(JournalError):
@@ -162,8 +158,7 @@ def test_what_was_set_aside_is_kept_with_its_log_and_never_overwritten(tmp_path:
     for content in (b"first", b"second"):
         (tmp_path / FILE).write_bytes(content * 1000)
         (tmp_path / f"{FILE}-wal").write_bytes(b"log of the " + content)
-        journal = Journal(tmp_path)
-        journal.open()
+        journal = opened(tmp_path)
         assert journal.problem is None
         journal.close()
     kept_files = {name: (tmp_path / name).read_bytes()[:16] for name in set_aside(tmp_path)}
@@ -175,8 +170,7 @@ def test_what_was_set_aside_is_kept_with_its_log_and_never_overwritten(tmp_path:
 def test_a_disk_that_damages_everything_does_not_fill_up_with_journals(tmp_path: Path) -> None:
     """While a journal was replaced a moment ago, records wait in memory instead."""
     state, records = history()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     for _ in range(3):
         with suppress(sqlite3.DatabaseError):
             emptied_log(tmp_path / FILE)
@@ -193,8 +187,7 @@ def test_the_advice_fits_the_problem(tmp_path: Path, caplog: pytest.LogCaptureFi
     """Space is what a full disk needs, and nothing else does."""
     caplog.set_level(logging.ERROR)
     state, records = history()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal._connection is not None  # white box: a full disk is a page limit that SQLite refuses to pass
     journal._connection.execute("PRAGMA max_page_count = 8")
     assert not journal.commit(state, records)

@@ -3,7 +3,6 @@
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,13 +33,6 @@ FOUND = (
         check="standby", verdict=CheckVerdict.RISK, text="one JobManager contends", advice="start a second one"
     ),
 )
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 def checked(*results: CheckResult) -> Sidecar:

@@ -114,10 +114,7 @@ def test_what_is_not_over_has_the_cause_that_is_known_so_far(remembered: tuple[P
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (
-            ["explain", "ffff0000"],
-            "no known episode begins with 'ffff0000': `episodes` lists them",
-        ),
+        (["explain", "ffff0000"], "no known episode begins with 'ffff0000': `episodes` lists them"),
         (["explain", ""], "no known episode begins with '': `episodes` lists them"),
         (["explain", "\x1b[2J" + JOB], "begins with '\N{REPLACEMENT CHARACTER}[2J"),
     ],

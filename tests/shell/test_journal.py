@@ -19,6 +19,7 @@ from sidecar.core.records import AnyRecord
 from sidecar.core.state import State
 from sidecar.journal import FILE, Journal, JournalReader
 from tests.kit.observed_failovers import at, failover, first_sight, play, records_of
+from tests.kit.spools import opened
 
 
 def scene() -> tuple[State, list[AnyRecord]]:
@@ -51,8 +52,7 @@ def reopened(folder: Path) -> State:
 def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
     """State, records and outbox come back as they were."""
     state, records = scene()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(state, records)
     journal.close()
     assert state.outbox
@@ -62,8 +62,7 @@ def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
 
 def test_what_changed_and_what_went_is_saved(tmp_path: Path) -> None:
     """A later commit updates rows and removes those that are gone."""
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     first, _ = scene()
     assert journal.commit(first, [])
     second, _ = play(
@@ -77,8 +76,7 @@ def test_what_changed_and_what_went_is_saved(tmp_path: Path) -> None:
 def test_it_knows_how_many_records_are_in_no_segment(tmp_path: Path) -> None:
     """From the first record of a new journal, and over a restart."""
     state, records = scene()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.unsealed == 0
     journal.commit(state, records)
     assert journal.unsealed == len(records)
@@ -87,8 +85,7 @@ def test_it_knows_how_many_records_are_in_no_segment(tmp_path: Path) -> None:
     journal.commit(state, [], sealed=third)
     assert journal.unsealed == len(records) - 3
     journal.close()
-    again = Journal(tmp_path)
-    again.open()
+    again = opened(tmp_path)
     assert again.unsealed == len(records) - 3
     again.close()
 
@@ -96,8 +93,7 @@ def test_it_knows_how_many_records_are_in_no_segment(tmp_path: Path) -> None:
 def test_the_same_record_twice_is_one_record(tmp_path: Path) -> None:
     """The same id is the same happening."""
     state, records = scene()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     journal.commit(state, records)
     journal.commit(state, records)
     journal.close()
@@ -106,8 +102,7 @@ def test_the_same_record_twice_is_one_record(tmp_path: Path) -> None:
 
 def test_while_the_disk_refuses_everything_waits_and_nothing_is_lost(tmp_path: Path) -> None:
     """A commit that fails is made up for by the next one that works, with state and records of both."""
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal._connection is not None  # white box: a full disk is a page limit that SQLite refuses to pass
     journal._connection.execute("PRAGMA max_page_count = 8")
     observations = [moved for term in range(2, 12) for moved in failover(term * 10, term)]
@@ -132,8 +127,7 @@ def test_a_journal_that_the_spool_does_not_empty_has_a_bound(tmp_path: Path, mon
     monkeypatch.setattr("sidecar.journal.journal_writer.KEPT_RECORDS", 100)
     state, records = scene()
     many = [replace(records[0], id=f"{number:036d}") for number in range(900)]
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     begun = [journal.commit(state, many[first : first + 100]) for first in range(0, len(many), 100)]
     assert begun == sorted(begun, reverse=True)
     assert not begun[-1]
@@ -151,8 +145,7 @@ def test_a_folder_that_cannot_be_written_is_a_problem_and_not_an_end(tmp_path: P
     """The state of before is still known, records wait, and the journal heals when the folder does."""
     folder = tmp_path / "state"
     state, records = scene()
-    journal = Journal(folder)
-    journal.open()
+    journal = opened(folder)
     journal.commit(state, [])
     journal.close()
     folder.rename(tmp_path / "away")
@@ -196,8 +189,7 @@ def test_numbers_are_not_used_again_by_the_journal_that_replaces_a_lost_one(tmp_
     state, records = scene()
 
     def numbers(folder: Path) -> list[int]:
-        journal = Journal(folder)
-        journal.open()
+        journal = opened(folder)
         journal.commit(state, records)
         journal.close()
         reader = JournalReader(folder)
@@ -253,8 +245,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_committed(tmp_path: Path) -
 def test_a_row_that_is_not_understood_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One bad row does not cost the others."""
     state, _ = scene()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     journal.commit(state, [])
     journal.close()
     with sqlite3.connect(tmp_path / FILE) as file:

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from sidecar.core.records import TransitionRecord
 from sidecar.core.state import State
-from sidecar.journal import Journal, append
+from sidecar.journal import append
+from tests.kit.spools import opened
 from tests.shell.test_journal import lines, scene
 
 
@@ -21,8 +22,7 @@ def test_two_different_records_with_one_id_are_both_recorded(tmp_path: Path, cap
     """The later one gets another id, and the log says so."""
     first = granted()
     second = replace(first, after_address="pekko.tcp://flink@another:6123/user")
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(State(), [first])
     assert journal.commit(State(), [second])
     assert journal.commit(State(), [second])
@@ -36,8 +36,7 @@ def test_two_different_records_with_one_id_are_both_recorded(tmp_path: Path, cap
 def test_among_many_records_that_are_written_at_once_each_is_recorded(tmp_path: Path) -> None:
     """Also if one has the id of a stored record, and another one that of a new record."""
     first = granted()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(State(), [first])
     many = [replace(first, id=str(UUID(int=number))) for number in range(450)]
     new = [*many[:250], replace(first, job_id="ab" * 16), replace(many[0], job_id="cd" * 16), *many[250:]]
@@ -52,8 +51,7 @@ def test_among_many_records_that_are_written_at_once_each_is_recorded(tmp_path: 
 def test_a_record_that_is_added_from_outside_collides_no_less(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """`append` keeps both records as well."""
     first = granted()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(State(), [first])
     journal.close()
     append(tmp_path, replace(first, job_id="ab" * 16))
@@ -64,8 +62,7 @@ def test_a_record_that_is_added_from_outside_collides_no_less(tmp_path: Path, ca
 def test_the_same_record_written_again_later_is_one_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """When it was written is not part of what happened: nothing is added, and nothing is reported."""
     first = granted()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(State(), [first, replace(first, recorded_at=first.observed_at)])
     journal.close()
     assert len(lines(tmp_path)) == 1

@@ -60,7 +60,4 @@ def test_every_command_logs_so() -> None:
     """Also what a library says."""
     done = subprocess.run([sys.executable, "-I", "-c", CODE], capture_output=True, text=True, timeout=60, check=True)
     lines = done.stderr.splitlines()
-    assert [line.partition(" ")[2] for line in lines] == [
-        r"WARNING kazoo: a\nb",
-        r"INFO sidecar.zookeeper: c\u001b[2J",
-    ]
+    assert [line.partition(" ")[2] for line in lines] == [r"WARNING kazoo: a\nb", r"INFO sidecar.zookeeper: c\u001b[2J"]

@@ -146,7 +146,6 @@ def test_what_falls_due_while_stopping_is_sent_after_the_next_start_and_is_no_du
     stopping.loop.stop()
     stopping.close()
     assert stopping.sent == []
-
     next_one = House(tmp_path)
     next_one.loop.start()
     wait_until(lambda: next_one.sent)
@@ -193,7 +192,6 @@ def test_what_is_remembered_is_not_in_sight_before_anything_was_seen(tmp_path: P
     first.bring(first_sight()[1:])
     wait_until(lambda: any(cluster.is_in_sight for cluster in first.loop.snapshot.state.clusters.values()))
     first.close()
-
     second = House(tmp_path)
     remembered = second.loop.snapshot.state.clusters
     assert [(bool(cluster.components), cluster.is_in_sight) for cluster in remembered.values()] == [(True, False)]

@@ -313,8 +313,7 @@ def test_deliveries_that_are_not_settled_are_counted() -> None:
 def test_a_scheduled_close_is_not_pending() -> None:
     """The incident of a failover that is over is closed later; a message that cannot be delivered is pending."""
     flink, sidecar = watching(policy=with_destinations(Destination("ops", 0, in_order=True, keeps_incidents=True)))
-    fail_over(flink, sidecar)
-    sidecar.waits(60)
+    fail_over(flink, sidecar).waits(60)
     assert [delivery.is_closing for delivery in sidecar.state.outbox.values()] == [True]
     assert scraped(sidecar.state, [], second=60)[key("flink_ha_outbox_pending")] == 0
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from sidecar.core.policy.policy import Store
-from sidecar.journal import Journal
 from tests.kit.core_sidecar import POLICY, Sidecar, watching
 from tests.kit.observed_failovers import first_sight
 from tests.kit.sidecar_process import command
+from tests.kit.spools import opened
 from tests.shell.test_loop import House, wait_until
 
 
@@ -33,16 +33,14 @@ def test_the_timeline_names_the_cluster_where_there_are_several(tmp_path: Path) 
 
     def timeline(sidecar: Sidecar, others: int) -> list[str]:
         folder = tmp_path / str(others)
-        journal = Journal(folder)
-        journal.open()
+        journal = opened(folder)
         earlier = [replace(record, id=f"{record.id}-b", cluster_id="b") for record in sidecar.records[:others]]
         assert journal.commit(sidecar.state, [*earlier, *sidecar.records])
         journal.close()
         return command("timeline", "--state-dir", str(folder), "--last", "2").stdout.splitlines()
 
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
+    sidecar.sees(flink.vacate()).waits(2)
     one, several = timeline(sidecar, 0), timeline(sidecar, 1)
     assert [line[27:].startswith(" default: ") for line in one] == [False, False]
     assert [line[27:].startswith(" default: ") for line in several] == [True, True]

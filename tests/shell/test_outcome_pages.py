@@ -1,7 +1,6 @@
 """Why a process died and what came back, on the pages and in the API; and which failovers nobody has reviewed."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from tests.kit.sidecar_process import command
 from tests.shell.reading import read, said, show
 from tests.shell.remembering import remember, two_failovers
 from tests.shell.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 @pytest.fixture
@@ -177,8 +169,7 @@ def test_what_is_known_of_a_death_is_shown_before_it_is_recorded(site: Site, tmp
     flink, sidecar = watching()
     pod = PodStatus("uid-a", "jm-a-0", "jm-a", phase="Running", limit_bytes=1600 << 20)
     sidecar.observe(PodObserved(sidecar.moment, CLUSTER, pod))
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
+    sidecar.sees(flink.vacate()).waits(1)
     end = ContainerEnd(137, "OOMKilled", finished_at=sidecar.now - 3 * SECOND)
     seen_at = sidecar.now
     sidecar.observe(PodObserved(sidecar.moment, CLUSTER, replace(pod, last_end=end)))
@@ -195,8 +186,7 @@ def test_what_is_known_of_a_death_is_shown_before_it_is_recorded(site: Site, tmp
     assert "no leader for 1 s, jm-a-0 was OOM-killed" in page
     assert "Raise the JobManager's memory limit" in page
     assert site.data(f"/api/v1/episodes/{opened.id}")["death"]["reason"] == "oom_killed"
-    flink.elect(B)
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.elect(B)).waits(60)
     [recorded] = [record for record in sidecar.records if isinstance(record, Death)]
     assert (recorded.episode_id, recorded.reason) == (opened.id, "oom_killed")
     assert (recorded.ended_at, recorded.seen_at) == (timestamp(end.finished_at or 0), timestamp(seen_at))

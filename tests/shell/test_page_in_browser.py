@@ -39,13 +39,6 @@ _CONTRAST = """(() => {
 _FOCUSED = "document.activeElement.getAttribute('href')"
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Page]:
     with chromium() as opened:

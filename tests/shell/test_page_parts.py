@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,6 @@ from tests import ROOT
 from tests.kit.core_sidecar import watching
 from tests.shell.reading import Markup, said, show
 from tests.shell.site import Site
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 def test_troubleshooting_is_a_page(site: Site) -> None:

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Destination, Source
 from sidecar.core.views.snapshot import Health, Snapshot
 from sidecar.web.pages import EVIDENCE_SHOWN, POLICY
-from tests.kit.cluster import CLUSTER, A, B
+from tests.kit.cluster import CLUSTER, A
 from tests.kit.core_sidecar import Sidecar, fail_over, watching, with_destinations
 from tests.kit.fake_flink import Flink
 from tests.kit.outcomes import oom_with_a_lost_job
@@ -33,13 +32,6 @@ from tests.shell.remembering import (
     with_jobs,
 )
 from tests.shell.site import Site, captured
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 def test_leaders_are_shown_with_their_start(site: Site) -> None:
@@ -62,8 +54,7 @@ def test_leaders_are_shown_with_their_start(site: Site) -> None:
         site.snapshot = Snapshot(sidecar.moment, replace(sidecar.state, clusters=clusters))
         assert line in read(site)
         assert 'class="notice degraded"' not in site.get("/")[1], "there never was a standby"
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     show(site, sidecar)
     page = read(site)
     assert "rest_server no leader last known: jm-a:8081 (old) 2026-11-20 08:01:00" in page
@@ -98,8 +89,7 @@ def test_a_rest_server_that_describes_nothing_is_shown(site: Site) -> None:
         asked = replace(cluster.picture_request, problem="\x1b[2J refused")
         show(site, sidecar)
         site.snapshot = replace(
-            site.snapshot,
-            state=replace(sidecar.state, clusters={CLUSTER: replace(cluster, picture_request=asked)}),
+            site.snapshot, state=replace(sidecar.state, clusters={CLUSTER: replace(cluster, picture_request=asked)})
         )
         assert (line in read(site)) is is_late
         sidecar.waits(90)
@@ -132,10 +122,7 @@ def test_how_the_sidecar_itself_is(site: Site, tmp_path: Path) -> None:
     """
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = None
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    fail_over(flink, sidecar).waits(10)
     assert sidecar.state.outbox
     show(site, sidecar)
     page = read(site)
@@ -157,8 +144,7 @@ def test_a_scheduled_close_is_no_pending_notification(site: Site) -> None:
     """The incident of a failover that is over is closed later."""
     pager = Destination("ops", 0, in_order=True, keeps_incidents=True)
     flink, sidecar = watching(policy=with_destinations(pager))
-    fail_over(flink, sidecar)
-    sidecar.waits(60)
+    fail_over(flink, sidecar).waits(60)
     assert [delivery.is_closing for delivery in sidecar.state.outbox.values()] == [True]
     show(site, sidecar)
     assert "Pending notifications None." in read(site)

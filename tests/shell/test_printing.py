@@ -12,10 +12,10 @@ from sidecar.core.errors import OperatorError
 from sidecar.core.moment import Timestamp
 from sidecar.core.records import AnyRecord
 from sidecar.core.sanitize import escaped
-from sidecar.journal import Journal
 from tests.audit.spooling import annotation, contention, coverage, episode, evidence, notification, transition
 from tests.kit.core_sidecar import watching
 from tests.kit.sidecar_process import command
+from tests.kit.spools import opened
 
 HOSTILE = "\x1b[2J\x07\u009b31m\u202egnp.exe\u2066\u200b\rforged"
 _OWN = {"id", "episode_id", "observed_at", "recorded_at"}
@@ -46,8 +46,7 @@ def records() -> list[AnyRecord]:
 def state_dir(records: list[AnyRecord], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The state folder of a sidecar that recorded them."""
     folder = tmp_path_factory.mktemp("state")
-    journal = Journal(folder)
-    journal.open()
+    journal = opened(folder)
     assert journal.commit(watching()[1].state, records)
     journal.close()
     return folder

@@ -40,7 +40,6 @@ def test_a_number_or_a_date_is_how_long_to_wait(headers: Mapping[str, str], seco
 def test_a_date_counts_from_now_if_the_answer_has_none() -> None:
     """Within the second that dates are rounded to."""
     in_two_minutes = datetime.now(UTC) + timedelta(minutes=2)
-
     assert 60 <= (asked_wait({"Retry-After": format_datetime(in_two_minutes, usegmt=True)}) or 0) <= 120
 
 
@@ -48,5 +47,4 @@ def test_a_date_counts_from_now_if_the_answer_has_none() -> None:
 def test_no_header_raises_an_error(value: str, date: str) -> None:
     """Nor asks for less than nothing."""
     seconds = asked_wait({"Retry-After": value, "Date": date})
-
     assert seconds is None or seconds >= 0

@@ -1,7 +1,6 @@
 """Silences on the page, in the API and as metrics."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,19 +23,11 @@ from tests.shell.site import Site
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
 def silenced() -> Sidecar:
     """One that has hidden a failover that is not over: its job has no leader yet."""
     flink, sidecar = watching(policy=SILENCED)
     sidecar.silenced_by(silence(), replace(silence(number=2, starts=-3600, lasts=60), author="bob"))
-    fail_over(flink, sidecar)
-    sidecar.waits(5.5)
+    fail_over(flink, sidecar).waits(5.5)
     return sidecar
 
 
@@ -65,8 +56,7 @@ def test_what_a_silence_hides_now(site: Site) -> None:
     """As long as it fires."""
     flink, sidecar = watching(policy=SILENCED)
     sidecar.silenced_by(silence())
-    flink.vacate()
-    sidecar.sees_changes().waits(40)
+    sidecar.sees(flink.vacate()).waits(40)
     show(site, sidecar)
     [shown] = site.data("/api/v1/silences")
     assert shown["hides"] == shown["hid"] == 4
@@ -76,8 +66,7 @@ def test_what_a_silence_hides_now(site: Site) -> None:
 def test_a_silence_on_an_alert_that_was_notified_hides_it_everywhere(site: Site) -> None:
     """At once, not only when the alert would have been notified again."""
     flink, sidecar = watching(policy=SILENCED)
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.vacate()).waits(60)
     sidecar.silenced_by(silence())
     sidecar.waits(15)
     show(site, sidecar)
@@ -89,8 +78,7 @@ def test_a_silence_on_an_alert_that_was_notified_hides_it_everywhere(site: Site)
 def test_the_command_counts_what_a_silence_hides_now(tmp_path: Path) -> None:
     """Also an alert that was notified before, of which no record says that it is hidden."""
     flink, sidecar = watching(policy=SILENCED)
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.vacate()).waits(60)
     sidecar.silenced_by(silence())
     sidecar.waits(45)
     remember(tmp_path, sidecar)

@@ -8,8 +8,8 @@ from sidecar.core.observations import ViewConfirmed
 from sidecar.core.policy.policy import Objective
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.sinks.metrics import SnapshotCollector
-from tests.kit.cluster import CLUSTER, B
-from tests.kit.core_sidecar import POLICY, Sidecar, watching
+from tests.kit.cluster import CLUSTER
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
 from tests.kit.metric_families import WELL
 
 OBJECTIVE = Objective(99.9, 30 * 24 * 3600 * SECOND)
@@ -18,10 +18,7 @@ OBJECTIVE = Objective(99.9, 30 * 24 * 3600 * SECOND)
 def spending(seconds: float, objective: Objective | None = OBJECTIVE) -> Sidecar:
     """A sidecar that has seen a cluster without a leader for so long."""
     flink, sidecar = watching(policy=replace(POLICY, objective=objective))
-    flink.vacate()
-    sidecar.sees_changes().waits(seconds)
-    flink.elect(B)
-    sidecar.sees_changes().waits(60)
+    fail_over(flink, sidecar, seconds).waits(60)
     return sidecar
 
 
@@ -36,10 +33,7 @@ def metrics(sidecar: Sidecar) -> dict[str, dict[tuple[str, ...], float]]:
     }
 
 
-@pytest.mark.covers(
-    "metric:flink_ha_leadership_seconds",
-    "metric:flink_ha_slo_objective_ratio",
-)
+@pytest.mark.covers("metric:flink_ha_leadership_seconds", "metric:flink_ha_slo_objective_ratio")
 def test_the_figures_are_metrics() -> None:
     """The seconds of every cluster; an objective only of those that have one."""
     sidecar = spending(70)

@@ -15,7 +15,7 @@ import pytest
 from sidecar.app.history import records as remembered
 from sidecar.core.state import State
 from sidecar.journal import FILE, Journal, JournalError
-from tests.kit.spools import journal_with, records, run_and_stop, spool
+from tests.kit.spools import journal_with, opened, records, run_and_stop, spool
 from tests.shell.test_journal import kept, lines, scene
 
 NOBODY = 65534
@@ -58,8 +58,7 @@ def as_nobody(code: str) -> str:
 def test_the_journal_is_for_its_owner_alone(tmp_path: Path) -> None:
     """With all files that belong to it, whatever the umask."""
     state, some = scene()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(state, some)
     found = modes(tmp_path)
     journal.close()
@@ -69,15 +68,13 @@ def test_the_journal_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_a_journal_that_everybody_could_read_is_closed_to_them(tmp_path: Path) -> None:
     """One that an earlier version has made."""
     state, some = scene()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(state, some)
     for suffix in ("", "-wal", "-shm"):
         (tmp_path / f"{FILE}{suffix}").chmod(0o666)
     journal.close()
     (tmp_path / FILE).chmod(0o644)
-    again = Journal(tmp_path)
-    again.open()
+    again = opened(tmp_path)
     again.commit(State(), some)
     assert set(modes(tmp_path).values()) == {0o600}
     again.close()
@@ -88,8 +85,7 @@ def test_a_link_is_no_journal(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "other").write_text("precious")
     (tmp_path / "state" / FILE).symlink_to(tmp_path / "other")
-    journal = Journal(tmp_path / "state")
-    journal.open()
+    journal = opened(tmp_path / "state")
     assert journal.problem is not None
     assert not journal.commit(*scene())
     journal.close()

@@ -12,13 +12,13 @@ from sidecar.core.flink.leadership import Component, ComponentId
 from sidecar.core.rebase import rebased
 from sidecar.core.views.snapshot import Snapshot
 from sidecar.core.views.status_view import status as status_of
-from sidecar.journal import Journal
 from sidecar.runtime.clock import Clock
 from sidecar.settings import load
 from tests.kit.cluster import A
 from tests.kit.core_sidecar import Sidecar, watching
 from tests.kit.fake_flink import Flink
 from tests.kit.sidecar_process import command
+from tests.kit.spools import opened
 from tests.kit.znodes import ZNodes
 
 
@@ -30,8 +30,7 @@ def test_a_store_that_the_running_sidecar_cannot_read_is_not_waited_for(
     _, sidecar = watching()
     state = sidecar.is_cut_off().waits(60).state
     now = Clock()()
-    journal = Journal(tmp_path)
-    journal.open()
+    journal = opened(tmp_path)
     assert journal.commit(replace(rebased(state, now.steady - sidecar.now), alive=now), [])
     journal.close()
     statuses = status_reader.statuses(load(None, {"zookeeper": "127.0.0.1:1", "state_dir": tmp_path}), 3600)

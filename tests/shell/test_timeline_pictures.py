@@ -1,7 +1,6 @@
 """Timelines as pictures: what they show, in bounded size."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ from tests.shell.site import Site, captured
 
 DAY = 24 * 3600
 HELD, VACANT, BLIND, UNRECORDED = SpanState
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 def picture(*spans: tuple[float, SpanState, str | None], happenings: tuple[Happening, ...] = ()) -> TimelinePicture:

@@ -22,9 +22,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 @pytest.mark.parametrize(
-    "context_of",
-    [Credentials("https://127.0.0.1").context, TlsSettings().context],
-    ids=["Kubernetes", "ZooKeeper"],
+    "context_of", [Credentials("https://127.0.0.1").context, TlsSettings().context], ids=["Kubernetes", "ZooKeeper"]
 )
 def test_a_connection_that_is_reset_before_the_handshake_is_closed(context_of: Callable[[], ssl.SSLContext]) -> None:
     """A server that dies at that moment leaves no open socket to the garbage collector."""

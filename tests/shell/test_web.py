@@ -182,8 +182,7 @@ def test_episodes_as_data(site: Site, remembered: Sidecar) -> None:
 def test_an_episode_whose_leader_is_back(site: Site, remembered: Sidecar) -> None:
     """It is not over until its jobs are led as well."""
     leader = job_manager("jm-c")
-    remembered.flink.elect(leader, *CLUSTER_COMPONENTS)
-    remembered.sees_changes().waits(10)
+    remembered.sees(remembered.flink.elect(leader, *CLUSTER_COMPONENTS)).waits(10)
     site.snapshot = Snapshot(remembered.moment, remembered.state)
     first = site.data("/api/v1/episodes")[0]
     assert (first["phase"], first["jobs_missing"], first["closed_at"]) == ("LEADER_BACK", 1, None)

@@ -1,7 +1,5 @@
 """`/leader`, `/standby` and the leader of one cluster, over real HTTP."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -16,13 +14,6 @@ from tests.shell.site import Site
 
 BESIDE_THE_LEADER = frozenset({"jm-a"})
 ELSEWHERE = frozenset({"jm-b"})
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    running = Site(tmp_path)
-    yield running
-    running.stop()
 
 
 def beside(site: Site, own: frozenset[str]) -> Sidecar:

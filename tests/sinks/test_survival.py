@@ -99,11 +99,7 @@ class Broken:
 
 @pytest.mark.parametrize("error", [NO_THREAD, ValueError("surprise"), MemoryError(), RecursionError()])
 def test_a_ledger_that_fails_in_an_unforeseen_way_is_out_of_reach(
-    observers: Observers,
-    notifier: Start,
-    settled: Queue[Settled],
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
+    observers: Observers, notifier: Start, settled: Queue[Settled], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """So messages wait for a bounded time and are then sent without it; the worker goes on, and so does the ledger after the repair."""
     broken = Broken(observers)

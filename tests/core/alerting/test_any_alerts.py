@@ -215,8 +215,7 @@ class AnyAlerts(RuleBasedStateMachine):
         if submitted:
             self.flink.submit(OTHER_JOB).elect(self.leader, ComponentId(Component.JOB, OTHER_JOB))
         else:
-            self.flink.forget(OTHER_JOB)
-            self.flink.vacate(ComponentId(Component.JOB, OTHER_JOB))
+            self.flink.forget(OTHER_JOB).vacate(ComponentId(Component.JOB, OTHER_JOB))
         self.looks()
 
     @rule(number=st.integers(1, 3))

@@ -15,13 +15,11 @@ from sidecar.core.moment import SECOND, Moment
 from sidecar.core.policy.policy import Policy, Rule, Severity
 from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, RESOURCE_MANAGER, REST_SERVER, START, THE_JOB, B
-from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, watching, with_destinations
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, fail_over, watching, with_destinations
 
 AT = Moment(START, START)
 LATER = Moment(START + 90 * SECOND, START + 90 * SECOND)
-EVENTS = {
-    *(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION, Trigger.UNOBSERVED),
-}
+EVENTS = {*(Trigger.LEADER_CHANGED, Trigger.JOB_LEADER_CHANGED, Trigger.SAME_PROCESS_REELECTION, Trigger.UNOBSERVED)}
 
 
 def alert(rule: Rule, component: ComponentId | None, before: str | None = None, after: str | None = None) -> Alert:
@@ -191,10 +189,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
     flink, sidecar = watching(
         policy=replace(with_destinations(*POLICY.receivers["ops"]), link="https://sidecar.example")
     )
-    flink.vacate()
-    sidecar.sees_changes().waits(40)
-    flink.elect(B)
-    sidecar.sees_changes().waits(120)
+    fail_over(flink, sidecar, 40).waits(120)
     vacant, again = sidecar.sent
     episode = sidecar.episodes()[0]
     assert vacant.facts[0] == ("cause", "jobmanager_lost (medium confidence)")
@@ -210,8 +205,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
         assert ("episode", episode.id) in delivery.facts
         assert delivery.episode_id == episode.id
         assert delivery.link == f"https://sidecar.example/episodes/{episode.id}"
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(300)
+    sidecar.sees(flink.vacate(THE_JOB)).waits(300)
     assert [name for name, _ in sidecar.sent[-1].facts if name in {"cause", "episode"}] == []
     assert sidecar.sent[-1].link == "https://sidecar.example/"
 
@@ -219,9 +213,7 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
 def test_details_are_left_out_of_a_message_that_would_be_too_long() -> None:
     """Who leads, and what to do, never: the first of nine long facts about the jobs have room, and it says how many have none."""
     flink, sidecar = watching()
-    flink.vacate()
-    flink.elect(B)
-    sidecar.sees_changes().waits(1)
+    sidecar.sees(flink.vacate().elect(B)).waits(1)
     (key,) = sidecar.state.clusters
     cluster = sidecar.state.clusters[key]
     episode = cluster.episode or cluster.last_episode
@@ -267,8 +259,7 @@ def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
     """Tampered leader information in a message: no line of its own, and no escape sequence."""
     flink, sidecar = watching()
     hostile = "http://x\n[CRITICAL] all is lost\r\x1b[2J\u202e\u2028@evil" + "y" * 900
-    flink.publish(DISPATCHER, LeaderInformation(hostile, UUID(int=66)))
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.publish(DISPATCHER, LeaderInformation(hostile, UUID(int=66)))).waits(10)
     (sent,) = sidecar.sent
     assert sent.title.isprintable()
     assert all(line.isprintable() for line in sent.body.split("\n"))

@@ -47,8 +47,7 @@ def _is_replaced(sidecar: Sidecar, policy: Policy) -> None:
 def vacant(policy: Policy = PAGED) -> tuple[Flink, Sidecar]:
     """A cluster without leaders, of which everybody has been notified."""
     flink, sidecar = watching(policy=policy)
-    flink.vacate()
-    sidecar.sees_changes().waits(150)
+    sidecar.sees(flink.vacate()).waits(150)
     assert {delivery.destination for delivery in sidecar.sent} == {
         destination.name for destination in policy.receivers["ops"]
     }
@@ -92,18 +91,14 @@ def test_the_service_that_shows_an_incident_is_sent_its_end(
 def failed_over() -> tuple[Flink, Sidecar, Delivery]:
     """A cluster that has failed over, and what opened an incident of it; its close is scheduled."""
     flink, sidecar = watching(policy=replace(PAGED, rules=(CHANGED,)))
-    fail_over(flink, sidecar)
-    sidecar.waits(15)
+    fail_over(flink, sidecar).waits(15)
     [opened] = [delivery for delivery in sidecar.sent if delivery.destination == PAGER.name]
     return flink, sidecar, opened
 
 
 def fails_back(flink: Flink, sidecar: Sidecar) -> None:
     """The next failover."""
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(A)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 2, A)
 
 
 ELSEWHERE = replace(POLICY.route, key="{severity}")
@@ -194,9 +189,7 @@ def test_other_external_labels_leave_an_incident_its_key() -> None:
     _reloads(sidecar, replace(PAGED, external_labels={"env": "test"}))
     for _ in range(2):
         flink.elect(A)
-        sidecar.connects().waits(300)
-        flink.vacate()
-        sidecar.sees_changes().waits(60)
+        sidecar.connects().waits(300).sees(flink.vacate()).waits(60)
     reasons = [
         (delivery.reason.value, delivery.incident == key)
         for delivery in sidecar.sent
@@ -211,8 +204,7 @@ def test_an_incident_of_events_is_closed_before_the_next_one_with_another_key() 
     for labels in ({}, {"env": "test"}):
         _reloads(sidecar, replace(sidecar.policy, external_labels=labels))
         fail_over(flink, sidecar)
-        flink.elect(A)
-        sidecar.sees_changes().waits(100)
+        sidecar.sees(flink.elect(A)).waits(100)
     paged = [delivery for delivery in sidecar.sent if delivery.destination == PAGER.name]
     assert [delivery.reason.value for delivery in paged] == ["FIRST", "RESOLVED", "FIRST"]
     assert paged[0].incident == paged[1].incident != paged[2].incident

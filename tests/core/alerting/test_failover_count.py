@@ -10,7 +10,7 @@ from sidecar.core.moment import SECOND
 from sidecar.core.policy.policy import Rule, Severity
 from sidecar.core.policy.triggers import Trigger
 from tests.kit.cluster import CLUSTER, B, job_manager
-from tests.kit.core_sidecar import LEADER_CHANGED, POLICY, Sidecar, watching
+from tests.kit.core_sidecar import LEADER_CHANGED, POLICY, Sidecar, fail_over, watching
 from tests.kit.fake_flink import Flink
 
 C: Final = job_manager("jm-c")
@@ -26,10 +26,7 @@ COUNTED: Final = replace(
 def one_by_one(flink: Flink, sidecar: Sidecar) -> None:
     """Each component passes from A to B while the others have a leader."""
     for component in CLUSTER_COMPONENTS:
-        flink.vacate(component)
-        sidecar.sees_changes().waits(0.5)
-        flink.elect(B, component)
-        sidecar.sees_changes().waits(1)
+        fail_over(flink, sidecar, 0.5, B, component).waits(1)
 
 
 @pytest.mark.parametrize("delay", [0.0, 20.0])
@@ -49,10 +46,7 @@ def test_a_failover_within_a_failover_is_counted() -> None:
     """B takes over from A and C from B at once: two, in the title, in the record and for the rule."""
     flink, sidecar = watching(policy=COUNTED)
     for leader in (B, C):
-        flink.vacate()
-        sidecar.sees_changes().waits(0.5)
-        flink.elect(leader)
-        sidecar.sees_changes().waits(1)
+        fail_over(flink, sidecar, 0.5, leader).waits(1)
     sidecar.waits(40)
     [record] = sidecar.episodes()
     [counted] = sidecar.state.alerts.failovers[CLUSTER].known

@@ -41,8 +41,7 @@ def fed(sidecar: Sidecar, *reasons: Reason) -> list[FeedAlert]:
 def vacant(policy: Policy | None = None) -> tuple[Flink, Sidecar]:
     """A cluster whose dispatcher has been without a leader until FlinkNoLeader was sent."""
     flink, sidecar = watching(policy=policy or feeding())
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(36)
+    sidecar.sees(flink.vacate(DISPATCHER)).waits(36)
     assert [delivery.reason for delivery in sidecar.sent] == [Reason.FIRST]
     return flink, sidecar
 
@@ -50,8 +49,7 @@ def vacant(policy: Policy | None = None) -> tuple[Flink, Sidecar]:
 def test_a_failover_is_one_request_with_an_alert_for_each_component() -> None:
     """To every Alertmanager, outside of the ledger: all observers send it, and it makes one alert of them."""
     flink, sidecar = watching(policy=feeding(AM, OTHER_AM))
-    fail_over(flink, sidecar)
-    sidecar.waits(30)
+    fail_over(flink, sidecar).waits(30)
     assert Counter(d.destination for d in sent(sidecar, Reason.FIRST)) == {"am#0": 1, "am#1": 1}
     assert not any(delivery.parts for delivery in sidecar.sent)
     first = sent(sidecar, Reason.FIRST)[0].feed
@@ -66,8 +64,7 @@ def test_a_failover_is_one_request_with_an_alert_for_each_component() -> None:
 def test_an_event_fires_long_enough_for_an_alertmanager_that_waits() -> None:
     """It is over at once. An alert that has ended before the Alertmanager's own `group_wait` is never notified."""
     flink, sidecar = watching(policy=feeding())
-    fail_over(flink, sidecar)
-    sidecar.waits(600)
+    fail_over(flink, sidecar).waits(600)
     assert {(alert.fires_for, alert.ended) for alert in fed(sidecar)} == {(EVENT_DURATION, 0)}
 
 
@@ -80,8 +77,7 @@ def test_what_fires_is_sent_again_each_minute_and_then_its_end() -> None:
     assert {alert.fires_for for delivery in again for alert in delivery.feed} == {FIRES_FOR}
     assert all(delivery.feed == again[0].feed for delivery in again)
     assert [record.outcome for record in sidecar.notifications()] == ["queued", "delivered"]
-    flink.elect(B, DISPATCHER)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.elect(B, DISPATCHER)).waits(10)
     over = sidecar.sent[-1]
     assert over.reason is Reason.RESOLVED
     [end] = [alert for alert in over.feed if alert.labels["alertname"] == "FlinkNoLeader"]
@@ -117,9 +113,7 @@ def test_only_what_an_observer_says_of_itself_names_it() -> None:
 def test_out_of_sight_an_alert_is_only_kept_from_ending() -> None:
     """It is not said again that there is no leader: whoever can see it may have resolved it. What it says of itself is certain."""
     flink, sidecar = watching(policy=feeding(policy=replace(POLICY, rules=(LEADER_CHANGED, NO_LEADER, BLIND))))
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(60)
-    sidecar.is_cut_off().waits(120)
+    sidecar.sees(flink.vacate(DISPATCHER)).waits(60).is_cut_off().waits(120)
     last = sent(sidecar, Reason.RESEND)[-1].feed
     assert {alert.labels["alertname"]: alert.seen for alert in last} == {"FlinkNoLeader": False, "FlinkBlind": True}
     sidecar.connects().waits(70)
@@ -130,8 +124,7 @@ def test_out_of_sight_an_alert_is_only_kept_from_ending() -> None:
 def test_a_new_process_goes_on_at_once() -> None:
     """From the journal, before it has read the store; what ended meanwhile is ended when it has."""
     flink, sidecar = vacant()
-    sidecar.is_killed(down_for=90)
-    sidecar.waits(1)
+    sidecar.is_killed(down_for=90).waits(1)
     assert [(a.labels["alertname"], a.seen) for a in sidecar.sent[-1].feed] == [("FlinkNoLeader", False)]
     flink.elect(A, DISPATCHER)
     sidecar.connects().waits(10)
@@ -142,11 +135,9 @@ def test_a_new_process_goes_on_at_once() -> None:
 def test_a_sidecar_that_was_replaced_goes_on() -> None:
     """From the handover."""
     flink, sidecar = vacant()
-    sidecar.is_replaced(down_for=90)
-    sidecar.connects().waits(2)
+    sidecar.is_replaced(down_for=90).connects().waits(2)
     assert [alert.labels["alertname"] for alert in fed(sidecar, Reason.RESEND)] == ["FlinkNoLeader"]
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.elect(A, DISPATCHER)).waits(10)
     assert sidecar.sent[-1].reason is Reason.RESOLVED
 
 
@@ -165,10 +156,8 @@ def test_what_an_alertmanager_did_not_take_is_tried_again() -> None:
     """A first alert, a change or an end is a notification like any other: recorded before it is sent, and retried until it arrives."""
     flink, sidecar = watching(policy=feeding(AM, OTHER_AM))
     sidecar.answers["am#1"] = DeliveryOutcome.FAILED
-    fail_over(flink, sidecar)
-    sidecar.waits(1800)
-    flink.elect(job_manager("jm-c"))
-    sidecar.sees_changes().waits(60)
+    fail_over(flink, sidecar).waits(1800)
+    sidecar.sees(flink.elect(job_manager("jm-c"))).waits(60)
     assert sidecar.state.outbox
     del sidecar.answers["am#1"]
     sidecar.waits(700)
@@ -181,9 +170,7 @@ def test_an_old_resend_never_brings_back_what_is_over() -> None:
     """While one hangs the next one waits; it says what fires when it is sent, not when it was queued."""
     flink, sidecar = vacant()
     sidecar.answers["am#0"] = None  # hangs
-    sidecar.waits(130)
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes().waits(20)
+    sidecar.waits(130).sees(flink.elect(A, DISPATCHER)).waits(20)
     model = AlertmanagerModel()
     model.take(fed(sidecar), sidecar.now)
     before = len(sidecar.sent)
@@ -212,10 +199,8 @@ def test_one_request_has_a_set_of_labels_once() -> None:
     flink, sidecar = vacant()
     sidecar.answers["am#0"] = DeliveryOutcome.FAILED
     for leader in (B, A):
-        flink.elect(leader, DISPATCHER)
-        sidecar.sees_changes().waits(0.5)
-        flink.vacate(DISPATCHER)
-        sidecar.sees_changes().waits(31)
+        sidecar.sees(flink.elect(leader, DISPATCHER)).waits(0.5)
+        sidecar.sees(flink.vacate(DISPATCHER)).waits(31)
     for delivery in sidecar.sent:
         assert len({frozenset(alert.labels.items()) for alert in delivery.feed}) == len(delivery.feed)
 
@@ -223,10 +208,7 @@ def test_one_request_has_a_set_of_labels_once() -> None:
 def test_what_others_wrote_is_bounded_and_printable_and_no_label() -> None:
     """An address of a leader is whatever somebody wrote to the store."""
     flink, sidecar = watching(policy=feeding())
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(job_manager("ev\x1b[31mil\u202e" + "x" * 3000))
-    sidecar.sees_changes().waits(30)
+    fail_over(flink, sidecar, 1, job_manager("ev\x1b[31mil\u202e" + "x" * 3000)).waits(30)
     for alert in fed(sidecar):
         assert max(map(len, alert.labels.values())) < 100
         text = "".join(alert.annotations.values())

@@ -89,8 +89,7 @@ def test_one_that_waits_is_replaced_and_dropped_when_blind() -> None:
     """No heartbeat is about a time that is over."""
     _, sidecar = watching(policy=replace(BEATING, heartbeats=(Heartbeat(Destination("ops", 0), 60 * SECOND),)))
     sidecar.answers["ops#0"] = None
-    sidecar.waits(61)
-    sidecar.waits(120)
+    sidecar.waits(61).waits(120)
     assert len(sidecar.state.outbox) == 2
     sidecar.is_cut_off().waits(1)
     assert [delivery.stage.value for delivery in sidecar.state.outbox.values()] == ["sending"]

@@ -24,9 +24,7 @@ def test_jobs_that_are_lost_with_their_config_map_are_paged_and_said_first() -> 
     """Deleted, 40 s later made anew without the job: that there is no leader, that the job is lost, and both in the all-clear."""
     flink, sidecar = leased(policy=PAGING)
     flink.config_maps.delete()
-    sidecar.sees_changes().waits(40)
-    flink.elect(B, *OWN)
-    sidecar.sees_changes().watches(100)
+    sidecar.sees_changes().waits(40).sees(flink.elect(B, *OWN)).watches(100)
     assert [(delivery.destination, delivery.severity, delivery.body.split("\n")[0]) for delivery in sidecar.sent] == [
         ("oncall#0", Severity.CRITICAL, "no leader for JobManager and 1 job, jm-a led before"),
         ("oncall#0", Severity.CRITICAL, "1 of 1 jobs lost, leader back for JobManager after 40 s"),
@@ -45,10 +43,8 @@ def test_a_config_map_that_is_made_anew_unseen_has_lost_its_jobs_too() -> None:
         flink, sidecar = leased(policy=PAGING)
         flink.config_maps.delete()
         if whom is None:
-            flink.grant(B)
-            sidecar.sees_changes()
-        flink.elect(B, *OWN)
-        sidecar.sees_changes().watches(30)
+            sidecar.sees(flink.grant(B))
+        sidecar.sees(flink.elect(B, *OWN)).watches(30)
         assert [delivery.title for delivery in sidecar.sent] == ["[LOST] default: 1 job missing: ff595cc2"], whom
         assert sidecar.sent[0].body.startswith("1 of 1 jobs lost, JobManager failed over: jm-a → jm-b")
 
@@ -56,11 +52,7 @@ def test_a_config_map_that_is_made_anew_unseen_has_lost_its_jobs_too() -> None:
 def test_a_job_that_ends_in_a_failover_is_not_lost() -> None:
     """Flink has removed it itself."""
     flink, sidecar = leased(policy=PAGING)
-    flink.vacate()
-    sidecar.sees_changes().watches(2)
-    flink.forget(JOB)
-    flink.elect(B, *OWN)
-    sidecar.sees_changes().watches(30)
+    sidecar.sees(flink.vacate()).watches(2).sees(flink.forget(JOB).elect(B, *OWN)).watches(30)
     (sent,) = sidecar.sent
     assert sent.severity is Severity.WARNING
     assert "lost with" not in sent.body

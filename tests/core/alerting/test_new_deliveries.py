@@ -47,8 +47,7 @@ def test_clusters_of_one_id_have_keys_of_their_own() -> None:
 def test_a_failover_that_is_over_is_closed_after_five_minutes() -> None:
     """Not sooner, so that people are paged; once; and only at a service that keeps it open."""
     flink, sidecar = watching(policy=with_destinations(PAGER, Destination("ops", 1)))
-    fail_over(flink, sidecar)
-    sidecar.waits(EVENT_OPEN / SECOND - 10)
+    fail_over(flink, sidecar).waits(EVENT_OPEN / SECOND - 10)
     assert paged(sidecar) == [("FIRST", False), ("FIRST", False)]
     sidecar.waits(600)
     assert paged(sidecar)[2:] == [("RESOLVED", True)]
@@ -60,8 +59,7 @@ def test_a_failover_that_is_over_is_closed_after_five_minutes() -> None:
 def test_the_next_sidecar_closes_what_its_predecessor_opened() -> None:
     """With an empty disk: from the handover. Once, only where it is kept open, and not before the message that opened it."""
     flink, sidecar = watching(policy=with_destinations(PAGER, Destination("ops", 1)))
-    fail_over(flink, sidecar)
-    sidecar.waits(60)
+    fail_over(flink, sidecar).waits(60)
     opened = sidecar.sent[0]
     sidecar.is_replaced(down_for=20).connects().waits(1200)
     assert paged(sidecar) == [("FIRST", False), ("FIRST", False), ("RESOLVED", True)]
@@ -75,8 +73,7 @@ def test_what_was_not_opened_yet_is_opened_by_the_next_sidecar_and_closed_after_
     """Its predecessor could not deliver."""
     flink, sidecar = watching(policy=PAGED)
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
-    fail_over(flink, sidecar)
-    sidecar.waits(60)
+    fail_over(flink, sidecar).waits(60)
     del sidecar.sent[:], sidecar.answers["ops#0"]
     sidecar.is_replaced().connects().waits(EVENT_OPEN / SECOND - 10)
     assert paged(sidecar) == [("FIRST", False)]
@@ -87,11 +84,8 @@ def test_what_was_not_opened_yet_is_opened_by_the_next_sidecar_and_closed_after_
 def test_a_newer_alert_takes_the_place_of_a_closing_that_was_handed_over() -> None:
     """Nobody is notified of the end of the event: the incident goes on."""
     flink, sidecar = watching(policy=PAGED)
-    fail_over(flink, sidecar)
-    sidecar.waits(60)
-    sidecar.is_replaced().connects().waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(900)
+    fail_over(flink, sidecar).waits(60)
+    sidecar.is_replaced().connects().waits(1).sees(flink.vacate()).waits(900)
     assert sidecar.sent[1].goes_on
     assert not any(closing for _, closing in paged(sidecar))
 
@@ -99,10 +93,8 @@ def test_a_newer_alert_takes_the_place_of_a_closing_that_was_handed_over() -> No
 def test_what_closes_gives_way_to_a_newer_message() -> None:
     """Which decides when the incident ends; that is on the record."""
     flink, sidecar = watching(policy=PAGED)
-    fail_over(flink, sidecar)
-    sidecar.waits(100)
-    flink.vacate()
-    sidecar.sees_changes().waits(400)
+    fail_over(flink, sidecar).waits(100)
+    sidecar.sees(flink.vacate()).waits(400)
     assert paged(sidecar) == [("FIRST", False), ("FIRST", False)]
     assert sidecar.sent[1].goes_on
     (superseded,) = [record for record in sidecar.notifications() if record.outcome == "superseded"]
@@ -113,8 +105,7 @@ def test_what_closes_gives_way_to_a_newer_message() -> None:
 def test_a_scheduled_close_is_not_late() -> None:
     """Until it is due and an attempt fails."""
     flink, sidecar = watching(policy=PAGED)
-    fail_over(flink, sidecar)
-    sidecar.waits(EVENT_OPEN / SECOND - 10)
+    fail_over(flink, sidecar).waits(EVENT_OPEN / SECOND - 10)
     assert [delivery.is_scheduled for delivery in sidecar.state.outbox.values()] == [True]
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
     sidecar.waits(60)
@@ -124,10 +115,8 @@ def test_a_scheduled_close_is_not_late() -> None:
 def test_a_vacancy_is_closed_by_its_resolve() -> None:
     """Nothing else is needed."""
     flink, sidecar = watching(policy=PAGED)
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
-    fail_over(flink, sidecar)
-    sidecar.waits(900)
+    sidecar.sees(flink.vacate()).waits(60)
+    fail_over(flink, sidecar).waits(900)
     assert [reason for reason, closing in paged(sidecar) if not closing][-1] == Reason.RESOLVED
     assert not any(closing for _, closing in paged(sidecar))
 
@@ -136,10 +125,8 @@ def test_messages_that_change_an_incident_are_sent_in_order() -> None:
     """Though they have no alert in common: the second one waits until the first one is delivered."""
     flink, sidecar = watching(policy=PAGED)
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
-    fail_over(flink, sidecar)
-    sidecar.waits(100)
-    flink.vacate()
-    sidecar.sees_changes().waits(100)
+    fail_over(flink, sidecar).waits(100)
+    sidecar.sees(flink.vacate()).waits(100)
     assert len({delivery.id for delivery in sidecar.sent}) == 1
     del sidecar.answers["ops#0"]
     sidecar.waits(300)
@@ -149,6 +136,5 @@ def test_messages_that_change_an_incident_are_sent_in_order() -> None:
 def test_without_resolves_nothing_is_closed() -> None:
     """`send_resolved: false`."""
     flink, sidecar = watching(policy=with_destinations(replace(PAGER, send_resolved=False), policy=POLICY))
-    fail_over(flink, sidecar)
-    sidecar.waits(900)
+    fail_over(flink, sidecar).waits(900)
     assert paged(sidecar) == [("FIRST", False)]

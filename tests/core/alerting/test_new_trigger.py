@@ -43,8 +43,7 @@ def test_an_invented_trigger_fires_is_worded_and_ends(monkeypatch: pytest.Monkey
     assert "4 cups are cold since 2026-11-20 08:0" in message.body
     [view] = alerts(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy))
     assert (view.trigger, view.state, view.notified) == ("tea_is_cold", "firing", True)
-    flink.vacate()
-    sidecar.sees_changes().waits(90)
+    sidecar.sees(flink.vacate()).waits(90)
     assert "warm since" in "".join(message.body for message in sidecar.sent[1:])
 
 

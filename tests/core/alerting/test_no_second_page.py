@@ -26,8 +26,7 @@ def severities(sidecar: Sidecar) -> list[str]:
 def test_after_a_vacancy_that_was_notified_the_failover_is_no_second_warning() -> None:
     """The all-clear says that the leader is back, and who leads now."""
     flink, sidecar = watching(policy=PAGING)
-    fail_over(flink, sidecar, after=60)
-    sidecar.waits(120)
+    fail_over(flink, sidecar, after=60).waits(120)
     assert severities(sidecar) == ["CRITICAL", "RESOLVED"]
 
 
@@ -40,8 +39,7 @@ def test_after_a_vacancy_that_was_notified_the_failover_is_no_second_warning() -
 )
 def test_else_it_is_a_warning(rules: tuple[Rule, ...], after: float) -> None:
     flink, sidecar = watching(policy=replace(PAGING, rules=rules))
-    fail_over(flink, sidecar, after=after)
-    sidecar.waits(120)
+    fail_over(flink, sidecar, after=after).waits(120)
     assert "WARNING" in severities(sidecar)
     assert "INFO" not in severities(sidecar)
 

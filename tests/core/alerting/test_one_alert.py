@@ -68,8 +68,7 @@ def _is_blind_at_each_failover(_: Flink, sidecar: Audited, number: int) -> None:
 
 
 def _is_killed_after_each_change(_: Flink, sidecar: Audited, number: int) -> None:
-    sidecar.sees_changes()
-    sidecar.is_killed(down_for=1 + number).connects()
+    sidecar.sees_changes().is_killed(down_for=1 + number).connects()
 
 
 def test_who_sees_the_same_gives_it_the_same_id() -> None:
@@ -99,10 +98,7 @@ def test_who_missed_a_failover_counts_to_the_same_alert() -> None:
     fails_over(B, C, D)(flink, sees)
     flink, misses = watching(rule)
     misses.is_cut_off()
-    flink.vacate()
-    flink.elect(B)
-    flink.vacate()
-    flink.elect(C)
+    flink.vacate().elect(B).vacate().elect(C)
     misses.connects().waits(20)
     fails_over(D)(flink, misses)
     misses.waits(20)
@@ -218,6 +214,5 @@ def test_a_failover_takes_back_nothing_of_another_cluster() -> None:
         members = {key: replace(m, alert=replace(m.alert, cluster_id="other")) for key, m in group.members.items()}
         groups[fingerprint] = replace(group, members=members)
     sidecar.state = replace(sidecar.state, alerts=replace(sidecar.state.alerts, groups=groups))
-    flink.vacate(*CLUSTER_COMPONENTS)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(*CLUSTER_COMPONENTS))
     assert [len(group.members) for group in sidecar.state.alerts.groups.values()] == [1]

@@ -32,13 +32,10 @@ def test_the_message_waits_for_the_verdict_that_is_recorded(apart: float) -> Non
     flink, sidecar = watching()
     contends(flink, sidecar, 2)
     sidecar.is_cut_off().waits(5)
-    flink.vacate()
-    flink.elect(B, *[component for component in ALL_FOUR if component != THE_JOB])
+    flink.vacate().elect(B, *[component for component in ALL_FOUR if component != THE_JOB])
     sidecar.connects()
     contends(flink, sidecar, 1)
-    sidecar.waits(apart)
-    flink.elect(B, THE_JOB)
-    sidecar.sees_changes().waits(60)
+    sidecar.waits(apart).sees(flink.elect(B, THE_JOB)).waits(60)
     (recorded,) = [record for record in sidecar.records if isinstance(record, EpisodeRecord)]
     (sent,) = sidecar.sent
     assert cause(sent) == recorded.cause == Cause.UNKNOWN
@@ -55,10 +52,7 @@ def test_after_an_outage_the_cause_stays_when_a_contender_goes() -> None:
     flink.vacate()
     late = ALL_FOUR[0]
     flink.elect(B, *[component for component in ALL_FOUR if component != late])
-    sidecar.connects()
-    sidecar.waits(3.5)
-    flink.elect(B, late)
-    sidecar.sees_changes().waits(3)
+    sidecar.connects().waits(3.5).sees(flink.elect(B, late)).waits(3)
     contends(flink, sidecar, 1)
     sidecar.waits(60)
     (recorded,) = [record for record in sidecar.records if isinstance(record, EpisodeRecord)]
@@ -73,11 +67,9 @@ def test_a_verdict_that_changes_after_the_message_is_corrected_once_when_the_fai
     sidecar.is_cut_off().waits(5)
     flink.vacate()
     sidecar.connects()
-    flink.elect(B, *[component for component in ALL_FOUR if component != THE_JOB])
-    sidecar.sees_changes().waits(30)
+    sidecar.sees(flink.elect(B, *[component for component in ALL_FOUR if component != THE_JOB])).waits(30)
     contends(flink, sidecar, 1)
-    flink.elect(B, THE_JOB)
-    sidecar.sees_changes().waits(600)
+    sidecar.sees(flink.elect(B, THE_JOB)).waits(600)
     (recorded,) = [record for record in sidecar.records if isinstance(record, EpisodeRecord)]
     assert [cause(delivery) for delivery in sidecar.sent] == [Cause.STORE_OUTAGE, recorded.cause]
     assert recorded.cause == Cause.UNKNOWN
@@ -86,8 +78,7 @@ def test_a_verdict_that_changes_after_the_message_is_corrected_once_when_the_fai
 def test_while_it_is_in_progress_page_message_and_explain_say_the_same() -> None:
     """Each with the facts of that moment: the cause so far, and the status of the cluster, which says what stands still."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(36)
+    sidecar.sees(flink.vacate()).waits(36)
     (sent,) = sidecar.sent
     snapshot = Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy)
     [view] = episode_view.open_episodes(snapshot)
@@ -99,8 +90,7 @@ def test_while_it_is_in_progress_page_message_and_explain_say_the_same() -> None
     assert explained["status"][0].startswith(f"DOWN since {since}: no leader")
     assert explained["status"][0].partition(" (as of ")[0].endswith(what)
     assert explained["status"][1:] == [f"Next: {said.next_step}"]
-    flink.elect(B, DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B, DISPATCHER))
     snapshot = Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy)
     assert dict(facts(find(sidecar.records, view.id, snapshot)))["leader"] == ["jm-a:6123 → jm-b:6123"]
 
@@ -109,12 +99,9 @@ def test_a_message_waits_for_jobs_that_get_their_leader_just_then() -> None:
     """Two seconds at most: what it says of the jobs is so when it is sent."""
     for late, led in ((5.5, "1 of 1 jobs led"), (9, "1 of 1 jobs without leader")):
         flink, sidecar = watching(policy=replace(POLICY, rules=POLICY.rules[:1]))
-        flink.vacate()
-        sidecar.sees_changes().waits(1)
-        flink.elect(B, *[component for component in ALL_FOUR if component != THE_JOB])
-        sidecar.sees_changes().waits(late)
-        flink.elect(B, THE_JOB)
-        sidecar.sees_changes().waits(20)
+        sidecar.sees(flink.vacate()).waits(1)
+        sidecar.sees(flink.elect(B, *[component for component in ALL_FOUR if component != THE_JOB])).waits(late)
+        sidecar.sees(flink.elect(B, THE_JOB)).waits(20)
         assert sidecar.sent[0].body.split("\n")[0].endswith(led)
 
 
@@ -129,8 +116,7 @@ def test_a_message_waits_for_jobs_that_get_their_leader_just_then() -> None:
 def test_while_there_is_no_leader_the_first_line_says_what_to_do(number: int, step: str) -> None:
     """On the page and in the message, before anybody asks why."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     contends(flink, sidecar, 2)
     contends(flink, sidecar, number)
     sidecar.waits(36)
@@ -138,6 +124,5 @@ def test_while_there_is_no_leader_the_first_line_says_what_to_do(number: int, st
     assert sent.body.split("\n")[1].startswith(f"Next: {step}")
     (verdict,) = verdicts(Snapshot(sidecar.moment, sidecar.state, policy=sidecar.policy))
     assert f"Next: {verdict.next_step}" == sent.body.split("\n")[1]
-    flink.elect(B)
-    sidecar.sees_changes().waits(120)
+    sidecar.sees(flink.elect(B)).waits(120)
     assert all("Next: " not in delivery.body for delivery in sidecar.sent[1:])

@@ -18,8 +18,7 @@ TWO = with_destinations(OPS, ONCALL)
 
 def fails_over(flink: Flink, sidecar: Sidecar, leader_host: str) -> None:
     """One more leader, and time enough for it to be sent."""
-    flink.elect(job_manager(leader_host), DISPATCHER)
-    sidecar.sees_changes().waits(70)
+    sidecar.sees(flink.elect(job_manager(leader_host), DISPATCHER)).waits(70)
 
 
 def test_a_delivery_is_recorded_before_it_is_handed_out() -> None:
@@ -38,8 +37,7 @@ def test_a_delivery_that_fails_is_tried_again_ever_more_slowly() -> None:
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
     tried: list[int] = []
-    flink.elect(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B))
     for _ in range(25 * 3600 * 2):
         before = len(sidecar.sent)
         sidecar.waits(0.5, tick=0.5)
@@ -59,8 +57,7 @@ def test_two_rows_do_not_come_back_at_the_same_instant() -> None:
     """What failed together is not tried again together."""
     flink, sidecar = watching(policy=TWO)
     sidecar.answers = {"ops#0": DeliveryOutcome.FAILED, "oncall#0": DeliveryOutcome.FAILED}
-    flink.elect(B)
-    sidecar.sees_changes().waits(5.1)
+    sidecar.sees(flink.elect(B)).waits(5.1)
     assert len({delivery.next_at for delivery in sidecar.state.outbox.values()}) == 2
 
 
@@ -77,8 +74,7 @@ def test_an_attempt_that_was_cut_off_makes_the_next_one_a_possible_duplicate() -
     """It may have arrived: said in the record, and to be said in the message."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.TIMED_OUT
-    flink.elect(B)
-    sidecar.sees_changes().waits(6)
+    sidecar.sees(flink.elect(B)).waits(6)
     sidecar.answers["ops#0"] = DeliveryOutcome.DELIVERED
     sidecar.waits(10)
     assert [(n.outcome, n.possible_duplicate) for n in sidecar.notifications()] == [
@@ -92,8 +88,7 @@ def test_a_kill_while_sending_leaves_a_claim_that_comes_back_as_a_possible_dupli
     """Nobody knows whether it arrived: the new process sends it again and says so; the one that only waited is no duplicate."""
     flink, sidecar = watching(policy=TWO)
     sidecar.answers = {"ops#0": None, "oncall#0": DeliveryOutcome.FAILED}
-    flink.elect(B)
-    sidecar.sees_changes().waits(5.1)
+    sidecar.sees(flink.elect(B)).waits(5.1)
     sidecar.answers = {}
     sidecar.is_killed(down_for=5).waits(1)
     again = {d.destination: (d.attempt, d.possible_duplicate) for d in sidecar.sent[2:]}
@@ -105,8 +100,7 @@ def test_a_sender_that_never_answers_loses_its_claim() -> None:
     """After five minutes, far beyond a sender's own limit, the row goes out again, as a possible duplicate."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = None
-    flink.elect(B)
-    sidecar.sees_changes().waits(290)
+    sidecar.sees(flink.elect(B)).waits(290)
     assert len(sidecar.sent) == 1
     sidecar.waits(20)
     assert [(d.attempt, d.possible_duplicate) for d in sidecar.sent] == [(1, False), (2, True)]
@@ -132,9 +126,7 @@ def test_one_destination_gets_one_thing_at_a_time() -> None:
     soon = replace(NO_LEADER, hold_for=0)
     flink, sidecar = watching(policy=replace(BY_ALERT, rules=(LEADER_CHANGED, soon)))
     sidecar.answers["ops#0"] = None
-    flink.vacate(REST_SERVER)
-    flink.elect(B, DISPATCHER)
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.vacate(REST_SERVER).elect(B, DISPATCHER)).waits(60)
     assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
     sidecar.observe(DeliverySettled(sidecar.moment, sidecar.sent[0].id, DeliveryOutcome.DELIVERED))
     sidecar.waits(0.25)
@@ -145,8 +137,7 @@ def test_an_answer_after_the_claim_was_given_up_changes_nothing() -> None:
     """The row waits for its next attempt already: that one counts."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
-    flink.elect(B)
-    sidecar.sees_changes().waits(5.25)
+    sidecar.sees(flink.elect(B)).waits(5.25)
     before, records = sidecar.state.outbox, len(sidecar.records)
     sidecar.observe(DeliverySettled(sidecar.moment, sidecar.sent[0].id, DeliveryOutcome.DELIVERED))
     assert sidecar.state.outbox == before != {}
@@ -157,11 +148,9 @@ def test_an_all_clear_never_overtakes_its_alarm() -> None:
     """The alarm failed and waits for its next attempt: the all-clear of the same group waits behind it."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(110)
+    sidecar.sees(flink.vacate(DISPATCHER)).waits(110)
     sidecar.answers["ops#0"] = DeliveryOutcome.DELIVERED
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.elect(A, DISPATCHER)).waits(10)
     assert sidecar.sent_reasons()[-1] == ("FlinkNoLeader", "FIRST")
     sidecar.waits(100)
     assert [n.reason for n in sidecar.notifications() if n.outcome == "delivered"] == ["FIRST", "RESOLVED"]
@@ -182,12 +171,10 @@ def test_a_group_that_waits_does_not_hold_up_another_group() -> None:
     """A message that a receiver refuses again and again must not silence all others to it."""
     flink, sidecar = watching(policy=BY_ALERT)
     sidecar.answers["ops#0"] = DeliveryOutcome.FAILED
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes().waits(300)
+    sidecar.sees(flink.vacate(DISPATCHER)).waits(300)
     sidecar.answers["ops#0"] = DeliveryOutcome.DELIVERED
     before = len(sidecar.sent)
-    flink.elect(B, REST_SERVER)
-    sidecar.sees_changes().waits(5.1)
+    sidecar.sees(flink.elect(B, REST_SERVER)).waits(5.1)
     assert [d.alert for d in sidecar.sent[before:]] == ["FlinkLeaderChanged"]
 
 

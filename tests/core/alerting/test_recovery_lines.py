@@ -6,7 +6,7 @@ from sidecar.core.policy.policy import Rule, Severity, Source
 from sidecar.core.policy.triggers import Trigger
 from tests.core.cluster.pictures import after, before, job, shows
 from tests.kit.cluster import B
-from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, POLICY, Sidecar, watching
+from tests.kit.core_sidecar import BY_ALERT, LEADER_CHANGED, POLICY, Sidecar, fail_over, watching
 
 RECOVERED = Rule("FlinkRecovered", Trigger.RECOVERED, Severity.INFO)
 NOT_RECOVERED = Rule("FlinkNotRecovered", Trigger.NOT_RECOVERED, Severity.CRITICAL, hold_for=20_000_000)
@@ -21,10 +21,7 @@ def failed_over() -> Sidecar:
     )
     shows(sidecar, before(sidecar), replace(job("sales\x1b[2J", job_id=LARGE), total_tasks=12))
     sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(0.5)
+    fail_over(flink, sidecar).waits(0.5)
     return sidecar
 
 
@@ -56,10 +53,7 @@ def test_the_first_message_says_what_the_jobs_had() -> None:
     done = tuple(replace(checkpoint, size=3 << 29) for checkpoint in one.checkpoints.completed)
     shows(sidecar, replace(one, checkpoints=replace(one.checkpoints, completed=done)), slots_total=8, slots_free=5)
     sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(8)
+    fail_over(flink, sidecar).waits(8)
     assert (
         "1 job ran before on 2 TaskManagers (3 of 8 slots taken): orders with 2 tasks, last checkpoint 41 (1.5 GiB), 2 s before the loss"
         in sidecar.sent[0].body.split("\n")
@@ -86,9 +80,7 @@ def test_the_proof_is_in_the_message_about_the_end() -> None:
         policy=replace(POLICY, rules=RULES, route=BY_ALERT.route, evidence=frozenset({Source.FLINK_REST}))
     )
     shows(sidecar, before(sidecar))
-    flink.vacate()
-    flink.elect(B)
-    sidecar.sees_changes().waits(0.5)
+    sidecar.sees(flink.vacate().elect(B)).waits(0.5)
     for _ in range(20):
         shows(sidecar, after(sidecar, 41, 42))
         sidecar.waits(1)

@@ -64,8 +64,7 @@ def test_a_kill_does_not_end_it(trigger: Trigger) -> None:
     """Notified before; the new process does not notify again, but notifies the end when it comes."""
     flink, sidecar = watching(SCENES[trigger].rule)
     SCENES[trigger].begins(flink, sidecar)
-    sidecar.waits(10)
-    sidecar.is_killed(down_for=3)
+    sidecar.waits(10).is_killed(down_for=3)
     if trigger is not Trigger.BLIND:
         sidecar.connects()
     sidecar.waits(20)
@@ -154,8 +153,7 @@ def test_what_waits_is_not_written_again_when_another_begins_to_wait() -> None:
 def test_a_new_job_is_no_change() -> None:
     """Its first leader follows nobody."""
     flink, sidecar = watching(SCENES[Trigger.JOB_LEADER_CHANGED].rule)
-    flink.submit("ab" * 16).publish(ComponentId(Component.JOB, "ab" * 16), B.leads(THE_JOB))
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.submit("ab" * 16).publish(ComponentId(Component.JOB, "ab" * 16), B.leads(THE_JOB))).waits(60)
     assert reasons(sidecar) == []
 
 

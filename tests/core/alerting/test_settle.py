@@ -71,14 +71,10 @@ def outbox_of(*rows: Delivery) -> Outbox:
     return {delivery.id: delivery for delivery in rows}
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    NOT_ACCEPTED,
-)
+@pytest.mark.parametrize("outcome", NOT_ACCEPTED)
 def test_what_did_not_arrive_waits_for_its_next_attempt(outcome: DeliveryOutcome) -> None:
     """Recorded as what it was, with what was said; it may have arrived only where nobody answered."""
     outbox, settled = ended(outbox_of(row("a")), "a", outcome)
-
     assert (settled.outcome, settled.detail) == (outcome, "as it was said")
     assert outbox["a"].stage is Stage.WAITING
     assert outbox["a"].possible_duplicate is (outcome is DeliveryOutcome.TIMED_OUT)
@@ -88,18 +84,13 @@ def test_what_did_not_arrive_waits_for_its_next_attempt(outcome: DeliveryOutcome
 def test_what_is_rejected_is_tried_again_slowly(attempt: int) -> None:
     """Every ten minutes, within a fifth, from the first time on: somebody may repair the token or the route."""
     outbox, _ = ended(outbox_of(row("a")), "a", DeliveryOutcome.REJECTED, attempt=attempt)
-
     assert 0.8 * SLOWEST_RETRY <= outbox["a"].next_at - NOW <= 1.2 * SLOWEST_RETRY
 
 
-@pytest.mark.parametrize(
-    "outcome",
-    NOT_ACCEPTED,
-)
+@pytest.mark.parametrize("outcome", NOT_ACCEPTED)
 def test_after_a_day_it_is_given_up(outcome: DeliveryOutcome) -> None:
     """On the record, whatever it was that went wrong."""
     alone = outbox_of(row("a"))
-
     assert "a" in ended(alone, "a", outcome, after=GIVE_UP_AFTER - 1)[0]
     outbox, settled = ended(alone, "a", outcome, after=GIVE_UP_AFTER)
     assert (outbox, settled.outcome, settled.detail) == ({}, "gave_up", "as it was said")
@@ -108,7 +99,6 @@ def test_after_a_day_it_is_given_up(outcome: DeliveryOutcome) -> None:
 def test_what_nothing_can_be_sent_to_is_given_up_at_once() -> None:
     """There is nobody to wait for."""
     outbox, settled = ended(outbox_of(row("a")), "a", DeliveryOutcome.UNDELIVERABLE)
-
     assert (outbox, settled.outcome) == ({}, "gave_up")
 
 
@@ -119,7 +109,6 @@ def test_a_service_that_refuses_one_message_gets_the_next_of_its_group() -> None
         outbox, settled = ended(outbox, "alarm", DeliveryOutcome.REJECTED, attempt=attempt)
         assert settled.outcome == "rejected"
     outbox, settled = ended(outbox, "alarm", DeliveryOutcome.REJECTED, attempt=GIVES_WAY_AFTER)
-
     assert (settled.outcome, settled.detail) == (
         "gave_up",
         "as it was said; a newer message of its group takes its place",
@@ -135,9 +124,7 @@ def test_a_service_that_refuses_one_message_gets_the_next_of_its_group() -> None
 def test_the_newest_of_a_group_makes_room_for_nobody(others: tuple[Delivery, ...]) -> None:
     """It says how things are: it is tried until it is too old."""
     outbox = outbox_of(row("older", group="h"), row("a"), *others)
-
     outbox, settled = ended(outbox, "a", DeliveryOutcome.REJECTED, attempt=50)
-
     assert settled.outcome == "rejected"
     assert "a" in outbox
 
@@ -146,7 +133,6 @@ def test_the_newest_of_a_group_makes_room_for_nobody(others: tuple[Delivery, ...
 def test_only_a_refusal_makes_room(outcome: DeliveryOutcome) -> None:
     """A service that is down loses nothing."""
     outbox, _ = ended(outbox_of(row("a"), row("b")), "a", outcome, attempt=50)
-
     assert list(outbox) == ["a", "b"]
 
 
@@ -161,7 +147,6 @@ def test_nobody_knocks_before_the_service_said_so(asked: int | None, least: int)
         name = f"row {number}"
         outbox, _ = ended(outbox_of(row(name)), name, DeliveryOutcome.RATE_LIMITED, retry_after=asked)
         waits.add(outbox[name].next_at - NOW)
-
     assert max(least, SECOND) <= min(waits) < max(waits) <= least + 3 * SECOND
     assert len(waits) > 50
 
@@ -169,16 +154,13 @@ def test_nobody_knocks_before_the_service_said_so(asked: int | None, least: int)
 def test_a_service_that_asks_for_little_is_not_hammered() -> None:
     """The pauses of our own grow all the same."""
     outbox, _ = ended(outbox_of(row("a")), "a", DeliveryOutcome.RATE_LIMITED, retry_after=SECOND, attempt=6)
-
     assert outbox["a"].next_at - NOW >= 50 * SECOND
 
 
 def test_a_rate_limit_is_for_all_that_goes_there() -> None:
     """Another row of the destination would be refused too, and prolong it; other destinations have nothing to do with it."""
     outbox = outbox_of(row("a"), row("b", group="g"), row("elsewhere", destination="oncall#0"))
-
     outbox, _ = ended(outbox, "a", DeliveryOutcome.RATE_LIMITED, retry_after=60 * SECOND)
-
     assert outbox["b"].next_at == outbox["a"].next_at >= NOW + 60 * SECOND
     assert [delivery.id for delivery in claim(outbox, Moment(NOW + 59 * SECOND, 0))[1]] == ["elsewhere"]
     assert [delivery.id for delivery in claim(outbox, Moment(NOW + 63 * SECOND, 0))[1]] == ["a", "elsewhere"]
@@ -188,9 +170,7 @@ def test_who_waits_longer_anyway_still_does() -> None:
     """A rate limit shortens nobody's pause, and what is being sent elsewhere stays as it is."""
     later = replace(row("later", group="g"), next_at=NOW + 500 * SECOND)
     outbox = outbox_of(row("a"), later)
-
     outbox, _ = ended(outbox, "a", DeliveryOutcome.RATE_LIMITED, retry_after=60 * SECOND)
-
     assert outbox["later"] == later
 
 
@@ -198,7 +178,6 @@ def test_who_waits_longer_anyway_still_does() -> None:
 def test_other_troubles_are_the_row_s_own(outcome: DeliveryOutcome) -> None:
     """They may lie in this one message."""
     outbox, _ = ended(outbox_of(row("a"), row("b", group="g")), "a", outcome)
-
     assert outbox["b"] == row("b", group="g")
 
 
@@ -209,8 +188,7 @@ def test_what_another_observer_sends_is_no_attempt_of_ours() -> None:
     """Held: looked at again in two seconds, unrecorded. Sent by now: done, recorded, and nothing was sent."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.HELD
-    flink.elect(B)
-    sidecar.sees_changes().waits(20)
+    sidecar.sees(flink.elect(B)).waits(20)
     held = len(sidecar.sent)
     assert held >= 7
     assert [record.outcome for record in sidecar.notifications()] == ["queued"]
@@ -228,8 +206,7 @@ def test_a_ledger_out_of_reach_is_waited_for_and_then_done_without() -> None:
     """Fifteen seconds, then it is sent without a claim, on the record. After a failure the ledger is asked again."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.NO_LEDGER
-    flink.elect(B)
-    sidecar.sees_changes().waits(5.5)
+    sidecar.sees(flink.elect(B)).waits(5.5)
     asked_at = sidecar.now
     while len(sidecar.notifications()) < 2:
         sidecar.waits(0.5)
@@ -244,8 +221,7 @@ def test_what_goes_out_late_is_not_sent_without_a_claim_for_that() -> None:
     """That the ledger is given up is decided where it is recorded: a process that comes late to its work asks the ledger once more."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.NO_LEDGER
-    flink.elect(B)
-    sidecar.sees_changes().waits(12)
+    sidecar.sees(flink.elect(B)).waits(12)
     sidecar.answers["ops#0"] = None
     sidecar.waits(20, tick=20)
     assert sidecar.sent[-1].is_shared
@@ -269,8 +245,7 @@ def test_what_is_claimed_by_others_for_ever_is_sent_all_the_same() -> None:
     """After two minutes, without a claim, on the record: whoever changes a claim faster than it can be abandoned silences nobody."""
     flink, sidecar = watching()
     sidecar.answers["ops#0"] = DeliveryOutcome.HELD
-    flink.elect(B)
-    sidecar.sees_changes().waits(5.5)
+    sidecar.sees(flink.elect(B)).waits(5.5)
     asked_at = sidecar.now
     while len(sidecar.notifications()) < 2 and sidecar.now - asked_at < 600 * SECOND:
         sidecar.waits(0.5)
@@ -285,8 +260,7 @@ def test_what_is_claimed_by_others_for_ever_is_sent_all_the_same() -> None:
 def test_it_is_also_sent_when_the_ledger_goes_and_comes_meanwhile() -> None:
     """Claimed by another and out of reach, in turn: the time in all counts."""
     flink, sidecar = watching()
-    flink.elect(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B))
     for _ in range(40):
         for outcome in (DeliveryOutcome.HELD, DeliveryOutcome.NO_LEDGER):
             sidecar.answers["ops#0"] = outcome
@@ -298,6 +272,5 @@ def test_what_was_not_sent_is_recorded_as_such_and_done() -> None:
     """Trying again would send nothing either. It says nothing of the destination."""
     waits = replace(row("waits", group="g"), failed_at=NOW - 3600 * SECOND, next_at=NOW + 600 * SECOND)
     outbox, settled = ended(outbox_of(row("a"), waits), "a", DeliveryOutcome.NOT_SENT)
-
     assert (settled.outcome, settled.detail, settled.delivery.attempt) == ("not_sent", "as it was said", 1)
     assert outbox == outbox_of(waits)

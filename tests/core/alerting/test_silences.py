@@ -32,7 +32,7 @@ from sidecar.core.policy.policy import ALL_FOUND, Policy, Store
 from sidecar.core.policy.routing import InhibitRule, Matcher, Operator
 from sidecar.core.records import Notification
 from tests.core.groups import ALL, D_EVENT, D_HIGH, D_LOW, HIGH, LOW, NIGHT, R_LOW, TWO, Groups, alert, only
-from tests.kit.cluster import ALL_FOUR, CLUSTER, START, B
+from tests.kit.cluster import ALL_FOUR, CLUSTER, START
 from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching
 
 LONGEST: Final = 30 * 24 * 3600 * SECOND
@@ -165,10 +165,7 @@ def suppressed(sidecar: Sidecar) -> list[Notification]:
 def test_a_planned_failover_is_quiet_and_recorded() -> None:
     """The silence was added after the sidecar had started, two seconds before the message was due."""
     flink, sidecar = watching(policy=SILENCED)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(2.5)
+    fail_over(flink, sidecar).waits(2.5)
     made = silence()
     sidecar.silenced_by(made)
     sidecar.waits(600)
@@ -190,13 +187,10 @@ def test_a_known_silence_holds_while_the_store_cannot_be_read_also_after_a_resta
     sidecar.silences[CLUSTER] = None
     sidecar.is_killed(down_for=10).connects().waits(5)
     assert sidecar.state.silences[CLUSTER].problem == "out of reach"
-    fail_over(flink, sidecar)
-    sidecar.waits(60)
+    fail_over(flink, sidecar).waits(60)
     assert sidecar.sent == []
     assert hidden(sidecar)
-    sidecar.waits(1000)
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
+    sidecar.waits(1000).sees(flink.vacate()).waits(60)
     assert sidecar.sent_reasons()
 
 
@@ -204,8 +198,7 @@ def test_without_the_store_and_without_a_journal_nothing_is_silenced() -> None:
     """A message is late by at most three seconds then."""
     flink, sidecar = watching(policy=SILENCED)
     sidecar.silences[CLUSTER] = None
-    fail_over(flink, sidecar)
-    sidecar.waits(5 + 0.25)
+    fail_over(flink, sidecar).waits(5 + 0.25)
     assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")], "the document was asked for ahead, and answered"
 
 
@@ -213,8 +206,7 @@ def test_a_document_that_does_not_answer_delays_a_message_by_the_patience() -> N
     """A hanging store: the message is due after five seconds, and sent three seconds later."""
     flink, sidecar = watching(policy=SILENCED)
     sidecar.store_hangs = True
-    fail_over(flink, sidecar)
-    sidecar.waits(5 + PATIENCE / SECOND - 0.5)
+    fail_over(flink, sidecar).waits(5 + PATIENCE / SECOND - 0.5)
     assert sidecar.sent_reasons() == []
     sidecar.waits(1)
     assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
@@ -232,8 +224,7 @@ def test_a_document_that_is_lost_or_garbled_silences_nothing(content: bytes) -> 
     sidecar.waits(30)
     assert sidecar.state.silences[CLUSTER].known == {}
     assert (sidecar.state.silences[CLUSTER].problem is None) == (content == b"")
-    fail_over(flink, sidecar)
-    sidecar.waits(20)
+    fail_over(flink, sidecar).waits(20)
     assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
 
 

@@ -9,8 +9,7 @@ from sidecar.core.policy.triggers import Trigger
 from tests.core.auditor import PAGER
 from tests.core.cluster.pictures import ASSESSING, before, job, shows
 from tests.core.failover.test_assessment import looks
-from tests.kit.cluster import B
-from tests.kit.core_sidecar import POLICY, Sidecar, watching, with_destinations
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, watching, with_destinations
 from tests.kit.fake_flink import Flink
 
 
@@ -18,10 +17,7 @@ def failed_over_after(seconds: float, policy: Policy = ASSESSING) -> tuple[Flink
     """Nobody led for so long, and people were notified of that; now B leads."""
     flink, sidecar = watching(policy=with_destinations(PAGER, policy=policy))
     shows(sidecar, before(sidecar))
-    flink.vacate()
-    sidecar.sees_changes().waits(seconds)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, seconds)
     return flink, sidecar
 
 
@@ -58,10 +54,7 @@ def test_a_message_about_no_incident_is_shown_by_its_severity() -> None:
     """Failovers that are too many say nothing of how the cluster is now. That they are over is no success either."""
     flaps = Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=1, within=60 * SECOND)
     flink, sidecar = watching(policy=replace(with_destinations(PAGER), rules=(flaps,)))
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(150)
+    fail_over(flink, sidecar).waits(150)
     assert [(message.status, message.shown) for message in sidecar.sent] == [
         ("", ("red", "failure")),
         ("", ("blue", "info")),

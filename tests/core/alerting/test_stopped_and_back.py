@@ -57,14 +57,12 @@ def _back(flink: Flink, sidecar: Sidecar, running_after: int) -> Sequence[Delive
     """What is sent by the end, when B has led one component after the other, and then its jobs run."""
     flink.grant(B)
     for component in ALL_FOUR:
-        flink.publish_all(B, component)
-        sidecar.sees_changes().waits(0.3)
+        sidecar.sees(flink.publish_all(B, component)).waits(0.3)
     looks(sidecar, RESTARTING, seconds=running_after)
     for _ in range(30):
         looks(sidecar, None, seconds=5)
         if isinstance(sidecar, LeaseSidecar):
-            flink.config_maps.renew()
-            sidecar.sees_changes()
+            sidecar.sees(flink.config_maps.renew())
     return sidecar.sent
 
 
@@ -74,9 +72,7 @@ def stopped_and_back(kind: Maker, policy: Policy, running_after: int) -> Sequenc
     _maker(sidecar, kind, 1, wanted=True)
     _runs(sidecar)
     _maker(sidecar, kind, 2, wanted=False)
-    sidecar.waits(2)
-    flink.vacate()
-    sidecar.sees_changes().waits(AWAY)
+    sidecar.waits(2).sees(flink.vacate()).waits(AWAY)
     _maker(sidecar, kind, 3, wanted=True)
     sidecar.waits(5)
     return _back(flink, sidecar, running_after)
@@ -86,8 +82,7 @@ def finished_and_started_again(policy: Policy, running_after: int) -> Sequence[D
     """An application: Flink withdraws and deletes its ConfigMap, and later there is another one."""
     flink, sidecar = leased(policy=replace(policy, stores={CLUSTER: Store.KUBERNETES}))
     _runs(sidecar)
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     flink.config_maps.delete()
     sidecar.sees_changes().waits(AWAY)
     return _back(flink, sidecar, running_after)

@@ -13,7 +13,7 @@ from sidecar.core.policy.policy import Policy, Rule, Severity, Store
 from sidecar.core.policy.triggers import Trigger
 from tests.core.auditor import PAGER
 from tests.kit.cluster import CLUSTER, DISPATCHER, START, A, B
-from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, watching, with_destinations
+from tests.kit.core_sidecar import LEADER_CHANGED, NO_LEADER, POLICY, fail_over, watching, with_destinations
 
 AT: Final = Moment(START, START)
 LATER: Final = Moment(START + 63 * SECOND, START + 63 * SECOND)
@@ -94,8 +94,7 @@ def test_each_failover_while_they_are_too_many_is_titled_as_itself_with_its_numb
     and the how-manieth it is; the count's time is that of the last."""
     flink, sidecar = watching(policy=ONE_GROUP)
     for leader in (B, A, B, A):
-        flink.elect(leader)
-        sidecar.sees_changes().waits(120)
+        sidecar.sees(flink.elect(leader)).waits(120)
     sent = [delivery for delivery in sidecar.sent if not delivery.is_closing]
     changed = [delivery.body.split("\n")[0] for delivery in sent]
     assert changed[0] == "JobManager failed over: jm-a → jm-b, 1 of 1 jobs led"
@@ -139,10 +138,7 @@ def test_the_end_of_a_vacancy_has_the_bounds_of_the_time_without_a_working_leade
     """A leader that dies stays published until its session expires: title and text of the all-clear say so."""
     policy = replace(ONE_GROUP, session_timeouts={CLUSTER: 10 * SECOND})
     flink, sidecar = watching(policy=policy)
-    flink.vacate()
-    sidecar.sees_changes().waits(40)
-    flink.elect(B)
-    sidecar.sees_changes().waits(120)
+    fail_over(flink, sidecar, 40).waits(120)
     resolved = next(delivery for delivery in sidecar.sent if delivery.body.startswith("leader back"))
     assert resolved.title == "[UNCHECKED] default: jm-b leads; whether jobs run is not known (no REST)"
     assert resolved.body.startswith("leader back for JobManager and 1 job after 40 to 53 s\n")

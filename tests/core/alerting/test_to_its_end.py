@@ -17,8 +17,7 @@ from tests.core.auditor import PAGER
 from tests.core.cluster.pictures import ASSESSING, after, before, job, shows
 from tests.core.failover.test_assessment import looks
 from tests.core.triggers import SCENES
-from tests.kit.cluster import B
-from tests.kit.core_sidecar import Sidecar, watching, with_destinations
+from tests.kit.core_sidecar import Sidecar, fail_over, watching, with_destinations
 from tests.kit.fake_flink import Flink
 from tests.simulation.test_rule_test import SHIPPED
 
@@ -46,10 +45,7 @@ def messages_of(led_after: float, running_after: int, too_many: int = 3) -> tupl
         shows(sidecar, before(sidecar))
         sidecar.waits(1)
     lost, messages = sidecar.now, _noted(sidecar)
-    flink.vacate()
-    sidecar.sees_changes().waits(led_after)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, led_after)
     looks(sidecar, RESTARTING, seconds=running_after)
     ran = sidecar.now
     looks(sidecar, None, seconds=900)
@@ -72,10 +68,7 @@ def test_what_waits_for_its_cluster_waits_after_a_restart_as_before() -> None:
     """It is not due again."""
     flink, sidecar = with_shipped_rules()
     shows(sidecar, before(sidecar))
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1)
     looks(sidecar, RESTARTING, seconds=30)
     groups = sidecar.state.alerts.groups
     assert [(group.flush_at, len(group.members)) for group in groups.values()] == [(None, 3)]
@@ -130,10 +123,7 @@ def test_what_fires_again_before_its_incident_has_ended_is_new() -> None:
     flink, sidecar = watching(policy=with_destinations(MAIL, policy=ASSESSING))
     shows(sidecar, before(sidecar))
     sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1)
     looks(sidecar, RESTARTING, seconds=60)
     [group] = sidecar.state.alerts.groups.values()
     waiting = next(iter(group.members.values()))
@@ -154,10 +144,7 @@ def test_after_blindness_the_end_waits_until_the_rest_server_has_had_time_to_ans
         shows(sidecar, before(sidecar))
         sidecar.waits(1)
     messages = _noted(sidecar)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1)
     looks(sidecar, None, seconds=2)
     sidecar.rest_answers = False
     sidecar.is_cut_off().waits(30).connects().waits(3)

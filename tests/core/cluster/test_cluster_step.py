@@ -11,7 +11,7 @@ from sidecar.core.observations import ChildrenObserved, SnapshotCompleted
 from sidecar.core.records import Contention
 from sidecar.core.state import State
 from tests.kit.cluster import ALL_FOUR, CLUSTER, DISPATCHER, JOB, REST_SERVER, START, A, B, job_manager
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.fake_flink import Flink
 
 
@@ -38,10 +38,7 @@ def test_before_the_first_complete_look_nothing_is_vacant() -> None:
 def test_a_crash_is_a_vacancy_and_a_grant_for_each_component() -> None:
     """A->null->B, with how long nobody led and where the new leader stands in ZooKeeper's history."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(3)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 3)
     for component in ALL_FOUR:
         revoked, granted = sidecar.transitions(component)
         assert (revoked.kind, revoked.pattern, revoked.before_address) == (
@@ -65,12 +62,9 @@ def test_a_crash_is_a_vacancy_and_a_grant_for_each_component() -> None:
 def test_a_vacancy_that_is_read_again_began_when_it_began() -> None:
     """Empty, and empty again at another look: its length is counted from the first time; where its beginning was not seen, not at all."""
     flink, sidecar = watching()
-    flink.vacate(DISPATCHER, REST_SERVER)
-    sidecar.sees_changes().waits(10).is_cut_off().waits(1).connects().waits(9)
-    flink.elect(B, DISPATCHER)
-    sidecar.sees_changes().is_cut_off().waits(10).connects().waits(10)
-    flink.elect(B, REST_SERVER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(DISPATCHER, REST_SERVER)).waits(10).is_cut_off().waits(1).connects().waits(9)
+    sidecar.sees(flink.elect(B, DISPATCHER)).is_cut_off().waits(10).connects().waits(10)
+    sidecar.sees(flink.elect(B, REST_SERVER))
     assert sidecar.transitions(DISPATCHER)[1].vacant_seconds == pytest.approx(20, abs=0.1)
     assert [t.pattern for t in sidecar.transitions(REST_SERVER)] == ["A->null", "null->?", "?->null", "null->B"]
     assert sidecar.transitions(REST_SERVER)[-1].vacant_seconds is None
@@ -91,9 +85,7 @@ def test_a_replacement_in_place_counts_the_writes_that_nobody_saw() -> None:
 def test_across_znodes_the_number_of_unseen_changes_is_not_knowable() -> None:
     """Deleted and created anew between two looks: versions of different znodes cannot be compared."""
     flink, sidecar = watching()
-    flink.vacate(DISPATCHER)
-    flink.elect(B, DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(DISPATCHER).elect(B, DISPATCHER))
     (changed,) = sidecar.transitions(DISPATCHER)
     assert (changed.pattern, changed.unobserved, changed.same_process) == ("A->B", None, False)
 
@@ -102,8 +94,7 @@ def test_the_same_leader_at_another_address_is_readdressed() -> None:
     """Same session id, other address: A->A', and still the same leader, since as long as before."""
     flink, sidecar = watching()
     since = sidecar.component_state(REST_SERVER).since
-    flink.publish(REST_SERVER, LeaderInformation("http://jm-a:9091", A.session_id), A.zookeeper_session)
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish(REST_SERVER, LeaderInformation("http://jm-a:9091", A.session_id), A.zookeeper_session))
     (moved,) = sidecar.transitions(REST_SERVER)
     assert (moved.kind, moved.pattern, moved.same_leader, moved.after_address) == (
         "READDRESSED",
@@ -117,11 +108,9 @@ def test_the_same_leader_at_another_address_is_readdressed() -> None:
 def test_the_same_bytes_again_are_quiet_but_counted() -> None:
     """A rewrite of the same leader is no transition; it does not count as unseen when the leader changes later."""
     flink, sidecar = watching()
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(A, DISPATCHER))
     assert sidecar.transitions() == []
-    flink.publish(DISPATCHER, job_manager("jm-a", 1).leads(DISPATCHER), A.zookeeper_session)
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish(DISPATCHER, job_manager("jm-a", 1).leads(DISPATCHER), A.zookeeper_session))
     assert [t.unobserved for t in sidecar.transitions(DISPATCHER)] == [0]
 
 
@@ -148,8 +137,7 @@ def test_contenders_that_come_and_go_are_recorded() -> None:
         (None, 2, 1),
     ]
     assert len({record.id for record in contention}) == 3
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(DISPATCHER))
     assert sidecar.transitions(DISPATCHER)[-1].contenders == 1
 
 
@@ -165,16 +153,14 @@ def test_an_address_that_is_too_long_is_a_record_that_says_so() -> None:
     """60 writes of 65 kB for each component leave one record of each, and nothing of the address in state, journal or message."""
     flink, sidecar = watching()
     for term in range(60):
-        flink.elect(job_manager("x" * 65_000, term))
-        sidecar.sees_changes()
+        sidecar.sees(flink.elect(job_manager("x" * 65_000, term)))
     sidecar.waits(60)
     assert [(t.kind, t.reason) for t in sidecar.transitions()] == [
         ("OBSCURED", "the address is longer than 1024 bytes")
     ] * 4
     written = [*(row.value for row in changes(State(), sidecar.state)), *map(json.encode, sidecar.records)]
     assert sum(len(value or b"") for value in written) < 100_000
-    flink.elect(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B))
     assert {t.kind for t in sidecar.transitions()[4:]} == {"DISCOVERED"}
 
 

@@ -49,8 +49,7 @@ def recorded(sidecar: Sidecar) -> list[Evidence]:
 def test_processes_are_looked_at_as_soon_as_a_component_leaves_its_leader() -> None:
     """Whoever led may still run, and not for long: half a second is the longest that it takes."""
     flink, sidecar = gathering()
-    flink.vacate(REST_SERVER)
-    sidecar.sees_changes().waits(0.5)
+    sidecar.sees(flink.vacate(REST_SERVER)).waits(0.5)
     assert asked(sidecar) == [(Occasion.OPENED, Source.PROCESSES)]
     assert sidecar.asked[0].episode_id == sidecar.transitions()[0].episode_id
 
@@ -72,12 +71,8 @@ def test_jobs_that_may_be_about_to_move_are_waited_for() -> None:
     """In Kubernetes a job's old address stands there until its next JobMaster writes another one."""
     flink, sidecar = gathering()
     own = ALL_FOUR[:-1]
-    flink.vacate(*own)
-    sidecar.sees_changes().waits(2)
-    flink.elect(B, *own)
-    sidecar.sees_changes().waits(2)
-    flink.elect(B, THE_JOB)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 2, B, *own).waits(2)
+    sidecar.sees(flink.elect(B, THE_JOB))
     assert len(sidecar.asked) == 1
     sidecar.waits(0.5)
     assert sidecar.asked[1].jobs == (JOB,)
@@ -87,10 +82,7 @@ def test_a_job_that_does_not_move_is_not_waited_for_until_the_failover_is_over()
     """A little, and then Flink is asked without it."""
     flink, sidecar = gathering()
     own = ALL_FOUR[:-1]
-    flink.vacate(*own)
-    sidecar.sees_changes().waits(2)
-    flink.elect(B, *own)
-    sidecar.sees_changes().waits(CALM / SECOND - 0.5)
+    fail_over(flink, sidecar, 2, B, *own).waits(CALM / SECOND - 0.5)
     assert len(sidecar.asked) == 1
     sidecar.waits(0.5)
     assert sidecar.asked[1].jobs == ()
@@ -111,8 +103,7 @@ def test_nothing_is_asked_but_what_the_operator_wants(
 ) -> None:
     """Each source by itself; by default none."""
     flink, sidecar = gathering(replace(POLICY, evidence=frozenset(sources)))
-    fail_over(flink, sidecar)
-    sidecar.waits(SETTLED / SECOND + 1)
+    fail_over(flink, sidecar).waits(SETTLED / SECOND + 1)
     assert [(capture.source, len(capture.jobs), capture.thread_dump) for capture in sidecar.asked] == expected
 
 
@@ -120,10 +111,7 @@ def test_a_failover_that_comes_before_the_last_one_is_over_is_looked_at_as_well(
     """One episode, and a round for each failover in it; but not for ever."""
     flink, sidecar = gathering()
     for number in range(2 * MOST_ROUNDS):
-        flink.vacate()
-        sidecar.sees_changes().waits(1)
-        flink.elect(job_manager("jm-c", number))
-        sidecar.sees_changes().waits(1)
+        fail_over(flink, sidecar, 1, job_manager("jm-c", number)).waits(1)
     assert len({capture.episode_id for capture in sidecar.asked}) == 1
     expected = [(number, occasion) for number in range(1, MOST_ROUNDS + 1) for occasion in Occasion]
     assert [(capture.round, capture.occasion) for capture in sidecar.asked] == expected
@@ -134,10 +122,7 @@ def test_not_even_one_that_comes_at_once_is_overlooked() -> None:
     """The next leader goes before Flink could be asked: it is looked at all the same."""
     flink, sidecar = gathering()
     for leader in (B, job_manager("jm-c")):
-        flink.vacate()
-        sidecar.sees_changes().waits(0.25)
-        flink.elect(leader)
-        sidecar.sees_changes()
+        fail_over(flink, sidecar, 0.25, leader)
     assert [(capture.round, capture.occasion) for capture in sidecar.asked] == [(1, "opened"), (2, "opened")]
 
 
@@ -145,8 +130,7 @@ def test_a_failover_without_a_visible_vacancy_is_looked_at_as_well() -> None:
     """Nobody saw the second leader go: the third one has written over its address."""
     flink, sidecar = gathering()
     for leader in (B, job_manager("jm-c")):
-        flink.elect(leader)
-        sidecar.sees_changes().waits(1)
+        sidecar.sees(flink.elect(leader)).waits(1)
     expected = [(number, occasion) for number in (1, 2) for occasion in Occasion]
     assert [(capture.round, capture.occasion) for capture in sidecar.asked] == expected
 
@@ -154,8 +138,7 @@ def test_a_failover_without_a_visible_vacancy_is_looked_at_as_well() -> None:
 def test_while_nothing_is_in_sight_flink_is_not_asked() -> None:
     """Else it would be reported that nobody leads. It is made good afterwards, by the next process too."""
     flink, sidecar = gathering()
-    fail_over(flink, sidecar)
-    sidecar.is_cut_off().waits(20)
+    fail_over(flink, sidecar).is_cut_off().waits(20)
     assert len(sidecar.asked) == 1
     sidecar.is_killed().waits(20)
     assert len(sidecar.asked) == 1
@@ -167,10 +150,7 @@ def test_what_is_known_of_jobs_is_what_the_latest_failover_came_to() -> None:
     """Files are counted, of all."""
     flink, sidecar = gathering()
     for number in (1, 2):
-        flink.vacate()
-        sidecar.sees_changes().waits(1)
-        flink.elect(job_manager("jm-c", number))
-        sidecar.sees_changes().waits(1)
+        fail_over(flink, sidecar, 1, job_manager("jm-c", number)).waits(1)
         answer(sidecar, sidecar.asked[-2], DUMP)
         answer(sidecar, sidecar.asked[-1], replace(RESTORED, detail=f"restored from checkpoint {number}"))
     episode = sidecar.state.clusters[CLUSTER].episode
@@ -181,8 +161,7 @@ def test_what_is_known_of_jobs_is_what_the_latest_failover_came_to() -> None:
 def test_jobs_that_stay_without_a_leader_are_not_waited_for_for_ever() -> None:
     """Flink is asked without them, long before the failover is given up."""
     flink, sidecar = gathering()
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     for component in ALL_FOUR[:-1]:
         flink.elect(B, component)
     sidecar.sees_changes().waits(PATIENCE / SECOND - 1)
@@ -195,8 +174,7 @@ def test_jobs_that_stay_without_a_leader_are_not_waited_for_for_ever() -> None:
 def test_a_late_turn_does_not_lose_the_question() -> None:
     """The machine slept until the failover was long over: Flink is asked all the same."""
     flink, sidecar = gathering()
-    fail_over(flink, sidecar)
-    sidecar.waits(60, tick=60)
+    fail_over(flink, sidecar).waits(60, tick=60)
     assert asked(sidecar) == [(Occasion.OPENED, Source.PROCESSES), (Occasion.LED_AGAIN, Source.FLINK_REST)]
     assert len(sidecar.episodes()) == 1
 
@@ -205,10 +183,7 @@ def test_the_next_failover_is_asked_for_anew() -> None:
     """Another episode, another request; also where the same leader comes back to the same place."""
     flink, sidecar = gathering()
     for leader in (B, job_manager("jm-a", 1), job_manager("jm-b", 1)):
-        flink.vacate()
-        sidecar.sees_changes().waits(1)
-        flink.elect(leader)
-        sidecar.sees_changes().waits(SETTLED / SECOND + 1)
+        fail_over(flink, sidecar, 1, leader).waits(SETTLED / SECOND + 1)
     assert len({capture.id for capture in sidecar.asked}) == len(sidecar.asked) == 6
 
 
@@ -216,11 +191,8 @@ def test_of_a_storm_a_few_jobs_are_asked_for() -> None:
     """The same ones, whoever asks."""
     flink, sidecar = gathering()
     for number in range(3 * MOST_JOBS):
-        flink.submit(f"{number:032x}")
-        flink.elect(A, ComponentId(Component.JOB, f"{number:032x}"))
-    sidecar.sees_changes().waits(60)
-    flink.vacate()
-    sidecar.sees_changes()
+        flink.submit(f"{number:032x}").elect(A, ComponentId(Component.JOB, f"{number:032x}"))
+    sidecar.sees_changes().waits(60).sees(flink.vacate())
     for component in sidecar.state.clusters[CLUSTER].components:
         flink.elect(B, component)
     sidecar.sees_changes().waits(2)
@@ -231,8 +203,7 @@ def test_of_a_storm_a_few_jobs_are_asked_for() -> None:
 def test_that_others_were_not_asked_for_is_recorded() -> None:
     """And a message counts them too."""
     flink, sidecar = gathering()
-    fail_over(flink, sidecar)
-    sidecar.waits(1)
+    fail_over(flink, sidecar).waits(1)
     storm = replace(sidecar.asked[1], jobs_beyond=30)
     sidecar.state = replace(sidecar.state, captures={storm.id: storm})
     answer(sidecar, storm, *[RESTORED] * MOST_JOBS)
@@ -279,8 +250,7 @@ def test_an_answer_is_bounded() -> None:
 def test_what_nobody_brings_is_recorded_as_lost() -> None:
     """After a while; it is not asked for again."""
     flink, sidecar = gathering()
-    fail_over(flink, sidecar)
-    sidecar.waits(LIMIT / SECOND - 10, tick=5)
+    fail_over(flink, sidecar).waits(LIMIT / SECOND - 10, tick=5)
     assert recorded(sidecar) == []
     sidecar.waits(20, tick=5)
     assert {record.outcome for record in recorded(sidecar)} == {"lost"}
@@ -291,9 +261,7 @@ def test_what_nobody_brings_is_recorded_as_lost() -> None:
 def test_what_a_dead_sidecar_had_asked_for_is_lost_and_reported_as_such() -> None:
     """The next process on the same disk says so at once, and what it answers to a late child is nothing."""
     flink, sidecar = gathering()
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    sidecar.is_killed()
+    sidecar.sees(flink.vacate()).waits(1).is_killed()
     (lost,) = recorded(sidecar)
     assert (lost.outcome, lost.detail) == ("lost", "the sidecar ended meanwhile")
     answer(sidecar, sidecar.asked[0], DUMP)
@@ -304,8 +272,7 @@ def test_what_a_dead_sidecar_had_asked_for_is_lost_and_reported_as_such() -> Non
 def test_a_message_says_from_where_jobs_were_restored() -> None:
     """And how many files there are, and at which observer."""
     flink, sidecar = gathering()
-    fail_over(flink, sidecar)
-    sidecar.waits(2)
+    fail_over(flink, sidecar).waits(2)
     answer(sidecar, sidecar.asked[0], DUMP)
     answer(sidecar, sidecar.asked[1], replace(DUMP, file="e/led_again-thread_dump-0.txt"), RESTORED)
     sidecar.waits(10)
@@ -317,13 +284,10 @@ def test_a_message_says_from_where_jobs_were_restored() -> None:
 def test_where_it_was_not_known_at_first_the_all_clear_says_it() -> None:
     """The job was led again long after the dispatcher."""
     flink, sidecar = gathering()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
+    sidecar.sees(flink.vacate()).waits(2)
     for component in ALL_FOUR[:-1]:
         flink.elect(B, component)
-    sidecar.sees_changes().waits(10)
-    flink.elect(B, THE_JOB)
-    sidecar.sees_changes().waits(2)
+    sidecar.sees_changes().waits(10).sees(flink.elect(B, THE_JOB)).waits(2)
     answer(sidecar, sidecar.asked[1], RESTORED)
     sidecar.waits(120)
     assert [delivery.reason for delivery in sidecar.sent] == ["FIRST", "RESOLVED"]
@@ -333,8 +297,7 @@ def test_where_it_was_not_known_at_first_the_all_clear_says_it() -> None:
 def test_a_message_names_a_few_jobs_and_how_many_others_there_are() -> None:
     """Three lines of sixty."""
     flink, sidecar = gathering()
-    fail_over(flink, sidecar)
-    sidecar.waits(2)
+    fail_over(flink, sidecar).waits(2)
     answer(sidecar, sidecar.asked[1], *[RESTORED] * 60)
     sidecar.waits(10)
     lines = sidecar.sent[-1].body.splitlines()
@@ -344,8 +307,7 @@ def test_a_message_names_a_few_jobs_and_how_many_others_there_are() -> None:
 def test_what_flink_says_of_jobs_is_untrusted() -> None:
     """Printable lines, and few characters, whatever it is."""
     flink, sidecar = gathering()
-    fail_over(flink, sidecar)
-    sidecar.waits(2)
+    fail_over(flink, sidecar).waits(2)
     answer(sidecar, sidecar.asked[1], *[replace(RESTORED, detail="\x1b[2J\nrestored" + "\N{GRINNING FACE}" * 110)] * 5)
     sidecar.waits(10)
     lines = sidecar.sent[-1].body.splitlines()
@@ -357,8 +319,5 @@ def test_what_flink_says_of_jobs_is_untrusted() -> None:
 def test_a_job_that_moves_by_itself_is_no_failover() -> None:
     """Nothing is captured of it."""
     flink, sidecar = gathering()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(1)
-    flink.elect(job_manager("jm-a", 1), THE_JOB)
-    sidecar.sees_changes().waits(30)
+    fail_over(flink, sidecar, 1, job_manager("jm-a", 1), THE_JOB).waits(30)
     assert sidecar.asked == []

@@ -72,15 +72,13 @@ def submitted(flink: Flink, _: Witnessed) -> None:
 
 
 def ended(flink: Flink, _: Witnessed) -> None:
-    flink.vacate(THE_JOB)
-    flink.forget()
+    flink.vacate(THE_JOB).forget()
 
 
 def upgraded(era: ZNodeLayout) -> Event:
     def happens(flink: Flink, _: Witnessed) -> None:
         running = runs(flink)
-        flink.vacate()
-        flink.forget()
+        flink.vacate().forget()
         flink.znodes.era = era
         if (
             era is ZNodeLayout.Z2

@@ -116,8 +116,7 @@ def test_a_check_that_does_not_apply_any_more_resolves() -> None:
 def test_a_restart_neither_resolves_nor_repeats_a_risk() -> None:
     """Nothing is known until the checks are made again."""
     sidecar = alerted()
-    sidecar.is_killed(down_for=5).connects()
-    sidecar.waits(60)
+    sidecar.is_killed(down_for=5).connects().waits(60)
     check(sidecar, standby=CheckVerdict.RISK)
     sidecar.waits(20)
     assert reasons(sidecar) == ["FIRST"]

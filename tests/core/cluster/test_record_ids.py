@@ -101,8 +101,7 @@ def test_a_store_restored_out_of_sight_shows_an_old_leader_again_under_new_ids()
         if leader:
             flink.elect(leader)
             sees(sidecar)
-        sidecar.is_cut_off().waits(10)
-        sidecar.is_killed(down_for=10)
+        sidecar.is_cut_off().waits(10).is_killed(down_for=10)
         flink.znodes.tree = Tree()
         flink.znodes.tree.nodes = deepcopy(snapshot)
         sidecar.connects().waits(10)
@@ -154,7 +153,6 @@ def test_a_lease_that_runs_out_again_after_a_blind_renewal_is_another_happening(
         else:
             sidecar.is_killed(down_for=10)
         flink.config_maps.renew()
-        sidecar.connects()
-        sidecar.watches(15)
+        sidecar.connects().watches(15)
     assert sidecar.kinds(DISPATCHER).count("REVOKED") == 2
     assert not repeated(sidecar)

@@ -8,21 +8,13 @@ from hypothesis import strategies as st
 
 from sidecar.core.cluster import record_lines
 from sidecar.core.pods import host_port
-from sidecar.core.records import EpisodeRecord
 from sidecar.core.sanitize import MOST_CHARACTERS, clean
-from tests.kit.cluster import JOB, B
-from tests.kit.core_sidecar import fail_over, watching
+from tests.kit.cluster import JOB
+from tests.kit.core_sidecar import fail_over, failed_over, watching
 from tests.kit.outcomes import death, recovery
 
 NOTHING: Final = dict.fromkeys(("running_after_seconds", "restored_from", "reprocessed_seconds"))
 """Of a job of which nothing is known."""
-
-
-def one_failover() -> EpisodeRecord:
-    """From A to B."""
-    flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    return sidecar.waits(10).episodes()[0]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +45,7 @@ def test_no_control_character_reaches_a_message(hostile: str) -> None:
 def test_a_failover_is_one_line_of_the_log() -> None:
     """From whom to whom, why, how sure that is, for how long, how many jobs, and under which name to ask for more."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    fail_over(flink, sidecar, 1).waits(10)
     (episode,) = sidecar.episodes()
     assert record_lines.episode_line(episode) == (
         f"failover jm-a:6123 → jm-b:6123: jobmanager_lost (medium), no published leader for {episode.vacant_seconds:.3f} s, "
@@ -69,7 +58,7 @@ def test_a_failover_is_one_line_of_the_log() -> None:
 
 def test_a_death_is_one_line_of_the_log() -> None:
     """Who, how, with the numbers that say so; what is only likely says that it is not sure."""
-    episode = one_failover()
+    episode = failed_over()
     assert record_lines.record_line(death(episode)) == (
         f"JobManager jm-a-0 was OOM-killed (exit 137, limit 1600 MiB) [{episode.id}]"
     )
@@ -84,7 +73,7 @@ def test_a_death_is_one_line_of_the_log() -> None:
 
 def test_a_recovery_is_one_line_of_the_log() -> None:
     """Of the cluster: the verdict, how long it took, TaskManagers, and why not all is well."""
-    episode = one_failover()
+    episode = failed_over()
     fine = recovery(episode)
     assert record_lines.record_line(fine) == (
         f"recovery: recovered, all jobs run after 14 s, 3 of 3 TaskManagers registered again [{episode.id}]"
@@ -131,5 +120,5 @@ def test_a_recovery_is_one_line_of_the_log() -> None:
 )
 def test_what_became_of_a_job_is_one_line(other: dict[str, Any], line: str) -> None:
     """Whether it runs, since when, and with which state."""
-    job = recovery(one_failover(), JOB, **other)
+    job = recovery(failed_over(), JOB, **other)
     assert record_lines.recovery_line(job) == f"job Enrich orders (ff595cc2): {line}"

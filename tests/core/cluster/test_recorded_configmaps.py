@@ -5,16 +5,13 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from sidecar.core.alerting.alerting_step import Send
-from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.flink.configmaps import LEASE_MARGIN
 from sidecar.core.moment import SECOND
-from sidecar.core.observations import ConfigMapObserved, DeliveryOutcome, DeliverySettled, Observation
+from sidecar.core.observations import ConfigMapObserved
 from sidecar.core.policy.policy import Store
-from sidecar.core.records import EpisodeRecord, TransitionRecord
-from sidecar.core.state import Append, State
 from sidecar.core.views.leader_view import FlinkView
-from tests.core.cluster.test_recorded_failovers import QUICK, Lenient
+from tests.core.cluster import test_recorded_failovers
+from tests.core.cluster.test_recorded_failovers import QUICK
 from tests.kit import configmap_recordings
 from tests.kit.ticks import ticked
 
@@ -27,47 +24,20 @@ FAILOVER = ["A->null", "null->B"]
 OUTAGE = ["A->?", "?->A"]
 
 
-class Watched:
-    """A recording as a sidecar saw it: transitions by phase, and what people were notified of."""
+class Watched(test_recorded_failovers.Watched):
+    """Such a recording, and the renewals of leases in it."""
 
     def __init__(self, version: str, *, looking: bool = True) -> None:
-        self.phases: dict[str, list[TransitionRecord]] = {}
-        self.sent: list[Delivery] = []
-        self.episodes: list[tuple[str, EpisodeRecord]] = []
-        """Those that are over, each with the phase in which it began."""
-        self._opened: dict[str, str] = {}
+        super().__init__(KUBERNETES, configmap_recordings.CLUSTER, consistent=True)
         self.renewals = 0
         self.moved_by_renewals = 0
-        self._state = State()
-        self._witness = Lenient(consistent=True, cluster_id=configmap_recordings.CLUSTER)
         self._last: dict[str, ConfigMapObserved] = {}
         for phase, observation in ticked(configmap_recordings.observations(version, looking=looking)):
             before = len(self.transitions)
-            self._take(phase, observation)
+            self.take(phase, observation)
             if isinstance(observation, ConfigMapObserved) and self._is_renewal(observation):
                 self.renewals += 1
                 self.moved_by_renewals += len(self.transitions) - before
-
-    @property
-    def transitions(self) -> list[TransitionRecord]:
-        return [transition for transitions in self.phases.values() for transition in transitions]
-
-    def of(self, phase: str, component: str) -> list[TransitionRecord]:
-        return [t for t in self.phases.get(phase, ()) if t.component == component]
-
-    def _take(self, phase: str, observation: Observation) -> None:
-        self._state, effects = self._witness.step(KUBERNETES, self._state, observation)
-        if opened := self._state.clusters[configmap_recordings.CLUSTER].episode:
-            self._opened.setdefault(opened.id, phase)
-        for effect in effects:
-            match effect:
-                case Send(delivery):
-                    self.sent.append(delivery)
-                    self._take(phase, DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED))
-                case Append(TransitionRecord() as transition):
-                    self.phases.setdefault(phase, []).append(transition)
-                case Append(EpisodeRecord() as episode):
-                    self.episodes.append((self._opened[episode.id], episode))
 
     def _is_renewal(self, now: ConfigMapObserved) -> bool:
         """Whether the holder has written that it lives, and nobody anything else."""
@@ -81,7 +51,7 @@ watched = cache(Watched)
 
 
 def patterns(version: str, phase: str, component: str) -> list[str]:
-    return [t.pattern for t in watched(version).of(phase, component)]
+    return watched(version).patterns(phase, component)
 
 
 CALM = ["standby", "standby again", "SIGCONT"]
@@ -106,11 +76,7 @@ REPORTED = {
         "API server away for 28 s": [*OUTAGE, *FAILOVER],
         "SIGTERM to all": ["A->null"],
     },
-    "2.3.0": {
-        "start": ["?->null", "null->B"],
-        "kill -9": FAILOVER,
-        "kubectl delete": ["A->null"],
-    },
+    "2.3.0": {"start": ["?->null", "null->B"], "kill -9": FAILOVER, "kubectl delete": ["A->null"]},
 }
 """What happened to each of the three cluster components, by what was done to the cluster."""
 
@@ -178,8 +144,7 @@ def test_who_comes_after_a_failover_is_another_process_or_the_same(version: str)
 
 
 @pytest.mark.parametrize(
-    ("version", "elections"),
-    [("1.14.6", [None]), ("1.20.5", [0, 1, 3, 4, 5, 6]), ("2.3.0", [0, 1])],
+    ("version", "elections"), [("1.14.6", [None]), ("1.20.5", [0, 1, 3, 4, 5, 6]), ("2.3.0", [0, 1])]
 )
 def test_elections_are_counted_where_the_lease_counts_them(version: str, elections: list[int | None]) -> None:
     """SIGTERM in 1.20.5 is two: the dying process takes the lease once more. Nothing was missed; 1.14's count is of renewals."""
@@ -197,25 +162,8 @@ def test_a_job_is_vacant_with_its_leader_and_retired_with_its_config_map() -> No
 @pytest.mark.parametrize(
     ("version", "titles"),
     [
-        (
-            "1.14.6",
-            [
-                "after 12 to 19 s",
-                "after 16 to 24 s",
-                "after 14 to 21 s",
-                "after 0.2 to 20 s",
-            ],
-        ),
-        (
-            "1.20.5",
-            [
-                "after 12 to 20 s",
-                "after 25 s",
-                "after 15 to 23 s",
-                "after 0.1 to 17 s",
-                "after 0.0 to 32 s",
-            ],
-        ),
+        ("1.14.6", ["after 12 to 19 s", "after 16 to 24 s", "after 14 to 21 s", "after 0.2 to 20 s"]),
+        ("1.20.5", ["after 12 to 20 s", "after 25 s", "after 15 to 23 s", "after 0.1 to 17 s", "after 0.0 to 32 s"]),
         ("2.3.0", ["after 12 to 19 s"]),
     ],
 )

@@ -9,6 +9,7 @@ from sidecar.core.alerting.alerting_step import Send
 from sidecar.core.alerting.outbox import Delivery
 from sidecar.core.moment import SECOND
 from sidecar.core.observations import DeliveryOutcome, DeliverySettled, Observation
+from sidecar.core.policy.policy import Policy
 from sidecar.core.policy.routing import Route
 from sidecar.core.records import EpisodeRecord, TransitionRecord
 from sidecar.core.state import Append, State
@@ -34,38 +35,6 @@ QUICK = replace(
 """The failovers of a recording follow each other faster than anybody wants to be notified of real ones."""
 
 
-class Watched:
-    """A recording as a sidecar saw it: transitions and deliveries by phase."""
-
-    def __init__(self, version: str) -> None:
-        self.transitions: dict[str, list[TransitionRecord]] = {}
-        self.sent: dict[str, list[Delivery]] = {}
-        self.episodes: list[tuple[str, EpisodeRecord]] = []
-        """Those that are over, each with the phase in which it began."""
-        self._opened: dict[str, str] = {}
-        self._state = State()
-        self._witness = Lenient()
-        for phase, observation in ticked(recordings.observations(version, "oracle_tol")):
-            self._take(phase, observation)
-
-    def _take(self, phase: str, observation: Observation) -> None:
-        self._state, effects = self._witness.step(QUICK, self._state, observation)
-        if opened := self._state.clusters["default"].episode:
-            self._opened.setdefault(opened.id, phase)
-        for effect in effects:
-            match effect:
-                case Send(delivery):
-                    self.sent.setdefault(phase, []).append(delivery)
-                    self._take(phase, DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED))
-                case Append(TransitionRecord() as transition):
-                    self.transitions.setdefault(phase, []).append(transition)
-                case Append(EpisodeRecord() as episode):
-                    self.episodes.append((self._opened[episode.id], episode))
-
-    def patterns(self, phase: str, component: str) -> list[str]:
-        return [t.pattern for t in self.transitions.get(phase, ()) if t.component == component]
-
-
 class Lenient(Witness):
     """A recording does not begin where the scenes of these tests do."""
 
@@ -73,7 +42,52 @@ class Lenient(Witness):
         """Nothing to check."""
 
 
-watched = cache(Watched)
+class Watched:
+    """A recording as a sidecar saw it: transitions by phase, and what people were notified of."""
+
+    def __init__(self, policy: Policy = QUICK, cluster_id: str = "default", *, consistent: bool = False) -> None:
+        self.phases: dict[str, list[TransitionRecord]] = {}
+        self.sent: list[Delivery] = []
+        self.episodes: list[tuple[str, EpisodeRecord]] = []
+        """Those that are over, each with the phase in which it began."""
+        self._opened: dict[str, str] = {}
+        self._state = State()
+        self._policy = policy
+        self._cluster_id = cluster_id
+        self._witness = Lenient(consistent=consistent, cluster_id=cluster_id)
+
+    @property
+    def transitions(self) -> list[TransitionRecord]:
+        return [transition for transitions in self.phases.values() for transition in transitions]
+
+    def patterns(self, phase: str, component: str) -> list[str]:
+        return [t.pattern for t in self.of(phase, component)]
+
+    def of(self, phase: str, component: str) -> list[TransitionRecord]:
+        return [t for t in self.phases.get(phase, ()) if t.component == component]
+
+    def take(self, phase: str, observation: Observation) -> None:
+        self._state, effects = self._witness.step(self._policy, self._state, observation)
+        if opened := self._state.clusters[self._cluster_id].episode:
+            self._opened.setdefault(opened.id, phase)
+        for effect in effects:
+            match effect:
+                case Send(delivery):
+                    self.sent.append(delivery)
+                    self.take(phase, DeliverySettled(observation.at, delivery.id, DeliveryOutcome.DELIVERED))
+                case Append(TransitionRecord() as transition):
+                    self.phases.setdefault(phase, []).append(transition)
+                case Append(EpisodeRecord() as episode):
+                    self.episodes.append((self._opened[episode.id], episode))
+
+
+@cache
+def watched(version: str) -> Watched:
+    """A recording of this version."""
+    recording = Watched()
+    for phase, observation in ticked(recordings.observations(version, "oracle_tol")):
+        recording.take(phase, observation)
+    return recording
 
 
 @pytest.mark.parametrize("phase", CRASHES)
@@ -87,7 +101,7 @@ def test_a_crash_is_a_vacancy_and_a_new_leader_for_every_component(version: str,
 @pytest.mark.parametrize("version", ["1.14.6", "2.3.0"])
 def test_each_failover_is_notified_once(version: str) -> None:
     """Nine faults in five minutes: eight are notified before the recording ends, each once, of all of it; no vacancy lasted."""
-    sent = [delivery for deliveries in watched(version).sent.values() for delivery in deliveries]
+    sent = watched(version).sent
     assert [(d.alert, d.reason.value) for d in sent[:8]] == [("FlinkLeaderChanged", "FIRST")] * 8
     assert {d.body.partition("failed over")[0] for d in sent[:8]} == {"JobManager "}
     assert {d.status for d in sent[:8]} == {"UNCHECKED"}
@@ -96,7 +110,7 @@ def test_each_failover_is_notified_once(version: str) -> None:
 
 def test_a_blink_of_the_store_is_a_replacement_in_place() -> None:
     """2.3.0, ZooKeeper away for 2 s: the same process leads again. A->B without a vacancy, nothing unseen; only the job is vacant."""
-    transitions = watched("2.3.0").transitions["iv ZK kill-9, back after 2s (< session timeout)"]
+    transitions = watched("2.3.0").phases["iv ZK kill-9, back after 2s (< session timeout)"]
     assert {(t.component, t.pattern, t.unobserved, t.same_process) for t in transitions} == {
         ("resource_manager", "A->B", 0, True),
         ("dispatcher", "A->B", 0, True),
@@ -111,5 +125,5 @@ def test_an_outage_of_the_store_is_blindness_and_then_what_there_is() -> None:
     phase = "v1 ZK down 15s (> session timeout), only ONE JM"
     for component in COMPONENTS:
         assert watched("2.3.0").patterns(phase, component) == ["A->?", "?->A", "A->null", "null->B"]
-    discoveries = [t for t in watched("2.3.0").transitions[phase] if t.pattern == "?->A"]
+    discoveries = [t for t in watched("2.3.0").phases[phase] if t.pattern == "?->A"]
     assert all(t.same_leader for t in discoveries)

@@ -51,8 +51,7 @@ def finder(policy: Policy = FINDING) -> tuple[Flink, Finder]:
 
 
 def withdraw(flink: Flink, sidecar: Finder) -> None:
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
 
 
 def test_a_cluster_that_withdraws_and_is_deleted_is_retired() -> None:
@@ -82,8 +81,7 @@ def test_a_config_map_deleted_beneath_its_leader_is_an_outage() -> None:
     sidecar.waits(8)
     flink.elect(B)
     sidecar.observe(ClusterFound(sidecar.moment, CLUSTER))
-    sidecar.connects()
-    sidecar.watches(20)
+    sidecar.connects().watches(20)
     assert sidecar.kinds(DISPATCHER) == ["REVOKED", "GRANTED"]
     assert sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
     assert sidecar.state.clusters[CLUSTER].gone is None

@@ -25,7 +25,7 @@ from sidecar.core.step import step
 from tests.core.cluster.pictures import ASSESSING, after, before, job, reaches, shows
 from tests.core.failover.test_assessment import failed_over, looks
 from tests.kit.cluster import CLUSTER, DISPATCHER, JOB, THE_JOB, A, B
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
 from tests.kit.groups import examples
 
 LATCH: Final = "/leader/latch"
@@ -115,10 +115,7 @@ EACH: Final[dict[Status, tuple[Callable[[], ClusterStatus], str]]] = {
         stopped,
         "its FlinkDeployment was deleted, 1 job in the store waits, since 2026-11-20 08:01:43 UTC",
     ),
-    Status.DOWN: (
-        down,
-        "no leader for 43 s, probably jm-a was lost, 1 job stands still, 2 JobManagers contend",
-    ),
+    Status.DOWN: (down, "no leader for 43 s, probably jm-a was lost, 1 job stands still, 2 JobManagers contend"),
     Status.SPLIT: (split, "two JobManagers act as leader of dispatcher"),
     Status.LOST: (lost, "1 job missing: payments, 1 of 2 jobs run"),
     Status.NOT_RUNNING: (not_running, "0 of 1 jobs run"),
@@ -155,10 +152,10 @@ def test_what_cannot_be_seen_is_neither_down_nor_ok() -> None:
 def test_a_job_gets_its_leader_after_the_dispatcher() -> None:
     """Until as long has passed as a rule waits, its cluster recovers; then the job is without a leader."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B, *(component for component in sidecar.state.clusters[CLUSTER].components if not component.job_id))
-    sidecar.sees_changes().waits(1)
+    sidecar.sees(flink.vacate()).waits(2)
+    sidecar.sees(
+        flink.elect(B, *(component for component in sidecar.state.clusters[CLUSTER].components if not component.job_id))
+    ).waits(1)
     assert of(sidecar).status is Status.RECOVERING
     sidecar.waits(40)
     assert (of(sidecar).status, of(sidecar).sentence) == (Status.DOWN, "1 of 1 jobs without a leader for 43 s")
@@ -169,10 +166,7 @@ def test_a_leader_that_has_never_described_the_cluster_is_unchecked() -> None:
     _, sidecar = failed_over()
     assert of(sidecar.waits(60)).status is Status.RECOVERING
     made = of(sidecar.waits(300))
-    assert (made.status, made.sentence) == (
-        Status.UNCHECKED,
-        "jm-b leads; whether jobs run is not known (not shown)",
-    )
+    assert (made.status, made.sentence) == (Status.UNCHECKED, "jm-b leads; whether jobs run is not known (not shown)")
 
 
 def test_jobs_without_any_task_manager_do_not_run() -> None:
@@ -214,8 +208,7 @@ def test_a_change_of_status_is_recorded_once() -> None:
     """With what it was before, the sentence at that moment, and the failover; each begins when the one before ends."""
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, before(sidecar))
-    flink.vacate()
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.vacate()).waits(10)
     flink.elect(B)
     looks(sidecar.sees_changes(), None, seconds=3)
     changes = [record for record in sidecar.records if isinstance(record, StatusRecord)]
@@ -239,8 +232,7 @@ def test_a_rollout_whose_next_pod_cannot_start_is_down_at_once() -> None:
     rolling = replace(deployed, generation=2, observed_generation=2, reconciliation=Reconciliation.UPGRADING)
     for seen in (deployed, rolling):
         sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, seen))
-    flink.vacate()
-    sidecar.sees_changes().waits(5)
+    sidecar.sees(flink.vacate()).waits(5)
     assert of(sidecar).status is Status.RECOVERING
     sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, replace(rolling, stuck="ErrImagePull")))
     sidecar.waits(1)
@@ -255,10 +247,7 @@ def test_a_cluster_that_nobody_wants_and_that_is_led_keeps_one_status() -> None:
     for of_it in (deployment, None):
         sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, of_it))
     shows(sidecar, before(sidecar))
-    flink.vacate()
-    sidecar.sees_changes().waits(3)
-    flink.elect(B)
-    sidecar.sees_changes().waits(1)
+    fail_over(flink, sidecar, 3).waits(1)
     for _ in range(20):
         shows(sidecar, after(sidecar, 41, 42))
         sidecar.waits(0.75)  # an odd number of ticks
@@ -271,8 +260,7 @@ def test_a_cluster_that_nobody_wants_and_that_is_led_keeps_one_status() -> None:
 def test_a_tick_decides_the_status_of_clusters_that_are_due_alone() -> None:
     """One whose job may be without a leader until a moment is decided then; another one, of which nothing has changed, is left alone."""
     (flink, sidecar), led = watching(), watching()[1].waits(1)
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(1)
+    sidecar.sees(flink.vacate(THE_JOB)).waits(1)
     policy = replace(sidecar.policy, stores=dict.fromkeys(("due", "led"), Store.ZOOKEEPER))
     state = State({"due": sidecar.state.clusters[CLUSTER], "led": led.state.clusters[CLUSTER]}, alive=sidecar.moment)
     state, _ = step(policy, state, Ticked(sidecar.moment))
@@ -311,11 +299,9 @@ def test_ok_is_said_only_of_a_cluster_that_is_led_and_whose_jobs_run(steps: list
     for what_happens in steps:
         match what_happens.split():
             case ["vacate"]:
-                flink.vacate()
-                sidecar.sees_changes()
+                sidecar.sees(flink.vacate())
             case ["elect", who]:
-                flink.elect({"a": A, "b": B}[who])
-                sidecar.sees_changes()
+                sidecar.sees(flink.elect({"a": A, "b": B}[who]))
             case ["cut", "off"]:
                 sidecar.is_cut_off(ConnectionState.LOST)
             case ["connects"]:

@@ -81,8 +81,7 @@ def in_drill(made: StoredSilence | None = None, policy: Policy = DRILLING) -> tu
 def test_a_drill_is_recorded_sent_to_who_is_on_call_and_hides_its_failover() -> None:
     """One message, marked as a drill, to the receiver of critical alerts; no alert; started and ended with what was measured."""
     flink, sidecar = in_drill()
-    fail_over(flink, sidecar, after=40)
-    sidecar.waits(1000)
+    fail_over(flink, sidecar, after=40).waits(1000)
     assert sidecar.sent_reasons() == [("Drill", "DRILL")]
     [message] = sidecar.sent
     assert (message.receiver, message.severity) == ("oncall", Severity.CRITICAL)
@@ -108,8 +107,7 @@ def test_a_drill_is_recorded_sent_to_who_is_on_call_and_hides_its_failover() -> 
 def test_what_still_fires_when_the_window_ends_is_notified_at_once() -> None:
     """Nobody leads: the page is late by no more than the answer of the store, and the drill has failed."""
     flink, sidecar = in_drill(drill(lasts=300))
-    flink.vacate()
-    sidecar.sees_changes().waits(300 - 15 - 1)
+    sidecar.sees(flink.vacate()).waits(300 - 15 - 1)
     assert sidecar.sent_reasons() == [("Drill", "DRILL")]
     sidecar.waits(5)
     assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
@@ -121,8 +119,7 @@ def test_what_still_fires_when_the_window_ends_is_notified_at_once() -> None:
 def test_a_drill_that_is_stopped_hides_nothing_any_more() -> None:
     """Ten seconds later at most: when the document is read."""
     flink, sidecar = in_drill()
-    flink.vacate()
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.vacate()).waits(60)
     sidecar.silenced_by(replace(drill(), expired_at=sidecar.now))
     sidecar.waits(15)
     assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
@@ -134,8 +131,7 @@ def test_a_failover_outside_of_the_window_is_notified_as_ever() -> None:
     sidecar.waits(100)
     assert result(sidecar).result == "failed"
     assert result(sidecar).reasons == ["No failover was observed in the window."]
-    fail_over(flink, sidecar)
-    sidecar.waits(30)
+    fail_over(flink, sidecar).waits(30)
     assert sidecar.sent_reasons() == [("Drill", "DRILL"), ("FlinkLeaderChanged", "FIRST")]
 
 
@@ -147,10 +143,7 @@ def test_an_alert_is_hidden_or_notified_never_lost(at: int, lasts: int) -> None:
     flink, sidecar = watching(policy=DRILLING)
     sidecar.silenced_by(drill(starts=60, lasts=200))
     sidecar.waits(at)
-    flink.vacate()
-    sidecar.sees_changes().waits(lasts)
-    flink.elect(B)
-    sidecar.sees_changes().waits(400)
+    fail_over(flink, sidecar, lasts).waits(400)
     paged = ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
     fires, ends = at + 30, at + lasts
     hidden = any(record.alert == "FlinkNoLeader" for record in sidecar.notifications() if record.silence_id)
@@ -173,13 +166,9 @@ def test_a_drill_hides_nothing_that_had_begun_before_it_was_read(starts: int, at
     and it does not pass by a failover that it cannot have caused.
     """
     flink, sidecar = watching(policy=DRILLING)
-    sidecar.waits(at)
-    flink.vacate()
-    sidecar.sees_changes().waits(read)
+    sidecar.waits(at).sees(flink.vacate()).waits(read)
     sidecar.silenced_by(drill(starts=at + starts, lasts=read + lasts + 60 - starts))
-    sidecar.waits(lasts)
-    flink.elect(B)
-    sidecar.sees_changes().waits(200)
+    sidecar.waits(lasts).sees(flink.elect(B)).waits(200)
     assert ("FlinkLeaderChanged", "FIRST") in sidecar.sent_reasons()
     if read + lasts > 35:
         assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
@@ -223,9 +212,7 @@ def test_a_crash_before_the_drill_was_read_is_notified(
     session = (max(timeout or 60, 4) + 2) * ends
     sidecar.waits(session * written, tick=1)
     sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=300))
-    sidecar.waits(session * (1 - written), tick=1)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
+    sidecar.waits(session * (1 - written), tick=1).sees(flink.vacate()).waits(1)
     flink.elect(B)
     sidecar.lives = True
     sidecar.sees_changes().waits(1300, tick=5)
@@ -243,8 +230,7 @@ def test_a_leader_that_answers_after_the_drill_was_read_can_be_ended_at_once(tim
     sidecar.waits(11)
     sidecar.lives = False
     sidecar.waits(timeout or 60, tick=1)
-    fail_over(flink, sidecar)
-    sidecar.waits(1300, tick=5)
+    fail_over(flink, sidecar).waits(1300, tick=5)
     assert sidecar.sent_reasons() == [("Drill", "DRILL")]
     assert result(sidecar).episode_id == sidecar.episodes()[0].id
 
@@ -252,8 +238,7 @@ def test_a_leader_that_answers_after_the_drill_was_read_can_be_ended_at_once(tim
 def test_what_is_not_known_to_be_the_drills_is_sent_and_the_report_says_why() -> None:
     """Nobody answers, and the session may have lasted longer than the drill is known."""
     flink, sidecar = in_drill(policy=replace(DRILLING, session_timeouts={}))
-    fail_over(flink, sidecar)
-    sidecar.waits(1000)
+    fail_over(flink, sidecar).waits(1000)
     assert ("FlinkLeaderChanged", "FIRST") in sidecar.sent_reasons()
     assert (result(sidecar).result, result(sidecar).episode_id) == ("unknown", None)
     assert result(sidecar).reasons == [
@@ -270,8 +255,7 @@ def test_a_lease_that_is_renewed_after_the_drill_was_read_is_a_leader_that_lived
         sidecar.silenced_by(drill(starts=0))
         sidecar.waits(11)
         if renews:
-            flink.config_maps.renew()
-            sidecar.sees_changes()
+            sidecar.sees(flink.config_maps.renew())
         sidecar.waits(1)
         assert [one.causal for one in sidecar.state.silences[CLUSTER].known.values()] == [renews]
 
@@ -370,8 +354,7 @@ def test_a_message_that_does_not_arrive_fails_the_drill() -> None:
     sidecar.answers["oncall#0"] = DeliveryOutcome.UNDELIVERABLE
     sidecar.silenced_by(drill())
     sidecar.waits(15)
-    fail_over(flink, sidecar)
-    sidecar.waits(1000)
+    fail_over(flink, sidecar).waits(1000)
     assert (result(sidecar).result, result(sidecar).undelivered) == ("failed", ["oncall#0"])
     assert result(sidecar).reasons == ["The message did not reach oncall#0."]
 
@@ -395,12 +378,10 @@ def test_every_sidecar_writes_the_same_records() -> None:
     ids, results = [], []
     for replaced in (None, Sidecar.is_killed, Sidecar.is_replaced):
         flink, sidecar = in_drill()
-        flink.vacate()
-        sidecar.sees_changes().waits(5)
+        sidecar.sees(flink.vacate()).waits(5)
         if replaced:
             replaced(sidecar, 3).connects()
-        flink.elect(B)
-        sidecar.sees_changes().waits(1000)
+        sidecar.sees(flink.elect(B)).waits(1000)
         ids.append({record.id for record in drills(sidecar)})
         results.append(result(sidecar).result)
         messages = {delivery.id for delivery in sidecar.sent if delivery.reason is Reason.DRILL}
@@ -424,8 +405,7 @@ def test_the_first_drill_of_a_cluster_counts_and_messages_have_a_distance() -> N
 def test_a_passed_drill_is_remembered_and_handed_over() -> None:
     """It is the one that counts for the rule about drills that are overdue."""
     flink, sidecar = in_drill()
-    fail_over(flink, sidecar)
-    sidecar.waits(1000)
+    fail_over(flink, sidecar).waits(1000)
     outcome = sidecar.state.clusters[CLUSTER].drilled
     assert (outcome.since > 0, outcome.passed_at) == (True, START + 960 * SECOND + (outcome.passed_at - START) % SECOND)
     assert sidecar.is_replaced().state.clusters[CLUSTER].drilled == outcome
@@ -476,8 +456,7 @@ def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
     overdue = Rule("FlinkDrillOverdue", Trigger.DRILL_OVERDUE, Severity.INFO, age=2 * day * SECOND)
     policy = replace(DRILLING, rules=(LEADER_CHANGED, NO_LEADER, overdue))
     flink, sidecar = watching(policy=policy)
-    sidecar.waits(1.5 * day, tick=300).is_replaced().connects()
-    sidecar.waits(0.4 * day, tick=300)
+    sidecar.waits(1.5 * day, tick=300).is_replaced().connects().waits(0.4 * day, tick=300)
     assert sidecar.sent_reasons() == []
     sidecar.waits(0.2 * day, tick=300)
     assert sidecar.sent_reasons()[0] == ("FlinkDrillOverdue", "FIRST")
@@ -485,8 +464,7 @@ def test_a_drill_is_overdue_since_the_last_one_that_has_passed() -> None:
     assert "no drill has passed since 2026-11-20 08:00:00 UTC" in sidecar.sent[0].body
     sidecar.silenced_by(drill(starts=(sidecar.now - START) / SECOND, lasts=120))
     sidecar.waits(20)
-    fail_over(flink, sidecar)
-    sidecar.waits(300)
+    fail_over(flink, sidecar).waits(300)
     assert sidecar.sent_reasons()[-1] == ("FlinkDrillOverdue", "RESOLVED")
 
 
@@ -530,12 +508,8 @@ def test_the_failover_of_a_drill_is_counted_by_no_rule_and_no_message(drilled: b
     flapping = Rule("FlinkLeaderFlapping", Trigger.EPISODES, Severity.CRITICAL, count=2, within=3600 * SECOND)
     policy = replace(DRILLING, rules=(*DRILLING.rules, flapping))
     flink, sidecar = in_drill(None if drilled else drill(starts=86_400), policy)
-    fail_over(flink, sidecar)
-    sidecar.waits(1000)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(job_manager("jm-c"))
-    sidecar.sees_changes().waits(60)
+    fail_over(flink, sidecar).waits(1000)
+    fail_over(flink, sidecar, 2, job_manager("jm-c")).waits(60)
     assert ("FlinkLeaderFlapping" in {delivery.alert for delivery in sidecar.sent}) is not drilled
     body = [delivery.body for delivery in sidecar.sent if delivery.alert == "FlinkLeaderChanged"][-1]
     assert ("again (2nd in 1 h)" in body) is not drilled

@@ -17,7 +17,7 @@ from sidecar.core.pictures import NOT_HELD, Checkpoints, Job, Picture
 from sidecar.core.records import Recovery
 from tests.core.cluster.pictures import ASSESSING, TASK_MANAGERS, after, before, job, rest_address, shows
 from tests.kit.cluster import CLUSTER, JOB, THE_JOB, A, B, job_manager
-from tests.kit.core_sidecar import POLICY, Sidecar, leased, watching
+from tests.kit.core_sidecar import POLICY, Sidecar, fail_over, leased, watching
 from tests.kit.fake_flink import Flink
 
 OTHER = "b" * 32
@@ -28,10 +28,7 @@ def failed_over(*jobs: Job, last: int = 41, waits: float = 2) -> tuple[Flink, Si
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, *(jobs or (before(sidecar, last),)))
     sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(waits)
-    flink.elect(B)
-    sidecar.sees_changes().waits(0.5)
+    fail_over(flink, sidecar, waits).waits(0.5)
     return flink, sidecar
 
 
@@ -42,11 +39,7 @@ def lost_job(beside: str | None = None) -> tuple[Flink, Sidecar]:
         flink.submit(beside)
     others = [replace(before(sidecar), id=beside)] if beside else []
     shows(sidecar.sees_changes(), before(sidecar), *others)
-    sidecar.waits(1)
-    flink.forget(JOB)
-    sidecar.sees_changes().waits(8)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
+    sidecar.waits(1).sees(flink.forget(JOB)).waits(8).sees(flink.vacate()).waits(2)
     beside_it = [ComponentId(Component.JOB, beside)] if beside else []
     flink.elect(B, *CLUSTER_COMPONENTS, *beside_it)
     return flink, sidecar.sees_changes().waits(0.5)
@@ -87,8 +80,7 @@ def test_without_the_source_nothing_is_assessed() -> None:
     """And nothing is recorded: older recordings stay as they are."""
     flink, sidecar = watching(policy=POLICY)
     shows(sidecar, before(sidecar))
-    flink.vacate()
-    flink.elect(B)
+    flink.vacate().elect(B)
     looks(sidecar.sees_changes(), None)
     assert (rows(sidecar), cluster(sidecar).picture, cluster(sidecar).recovery) == ([], None, None)
 
@@ -96,8 +88,7 @@ def test_without_the_source_nothing_is_assessed() -> None:
 def test_without_a_picture_of_before_nothing_is_assessed() -> None:
     """There is nothing to compare with. Of the next failover there is."""
     flink, sidecar = watching(policy=ASSESSING)
-    flink.vacate()
-    flink.elect(B)
+    flink.vacate().elect(B)
     looks(sidecar.sees_changes(), None, seconds=3)
     assert rows(sidecar) == []
     assert cluster(sidecar).picture is None
@@ -117,10 +108,7 @@ def replaced_in_failover() -> Sidecar:
     """The next sidecar, if the first one ended when the leader was lost; now B leads."""
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, before(sidecar))
-    sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    sidecar.is_replaced(down_for=3)
+    sidecar.waits(1).sees(flink.vacate()).waits(1).is_replaced(down_for=3)
     flink.elect(B)
     sidecar.connects().waits(0.5)
     return sidecar
@@ -149,8 +137,7 @@ def test_jobs_that_do_not_run_yet_are_waited_for_by_the_next_sidecar() -> None:
     """Otherwise its first look would be an all-clear."""
     _, sidecar = failed_over()
     looks(sidecar, job(started=2, state="RESTARTING"))
-    sidecar.is_replaced(down_for=3)
-    sidecar.connects().waits(1)
+    sidecar.is_replaced(down_for=3).connects().waits(1)
     assert assessment.waiting(cluster(sidecar)) == {JOB: "orders"}
     looks(sidecar, None, seconds=1)
     assert assessment.waiting(cluster(sidecar)) == {}
@@ -170,8 +157,7 @@ def test_the_rest_server_is_asked_often_only_until_jobs_run() -> None:
 def test_a_slow_main_is_not_yet() -> None:
     """An application that runs and has submitted nothing: unproven after the patience, never missing."""
     flink, sidecar = failed_over()
-    flink.forget()
-    sidecar.sees_changes()
+    sidecar.sees(flink.forget())
     for _ in range(620):
         picture = Picture(
             sidecar.now, rest_address(sidecar), (), task_managers=TASK_MANAGERS, applications=(("orders", "RUNNING"),)
@@ -187,8 +173,7 @@ def test_a_slow_main_is_not_yet() -> None:
 def test_a_job_with_another_id_is_known_by_its_name(name: str, outcome: str) -> None:
     """Where `main()` ran anew. One that was renamed is not missing."""
     flink, sidecar = failed_over()
-    flink.submit(OTHER).forget()
-    sidecar.sees_changes()
+    sidecar.sees(flink.submit(OTHER).forget())
     sidecar.policy = replace(sidecar.policy, recovery_patience=60 * SECOND)
     for _ in range(70):
         again = replace(after(sidecar, 41, 42), id=OTHER, name=name)
@@ -202,8 +187,7 @@ def test_a_job_that_somebody_submits_under_the_same_name_is_another_job(
 ) -> None:
     """That it has no state says nothing of the one that is missing."""
     flink, sidecar = lost_job()
-    flink.submit(OTHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.submit(OTHER))
     for _ in range(40):
         looks(sidecar, replace(after(sidecar, None, 1), id=OTHER), seconds=1, applications=applications)
     assert [(row.outcome, row.restored_from) for row in rows(sidecar)] == [(None, None), ("missing", None)]
@@ -242,9 +226,7 @@ def test_a_second_failover_ends_the_assessment_of_the_first() -> None:
     """What did not come back by then is unproven, and is still expected after the second one."""
     flink, sidecar = failed_over(last=41)
     shows(sidecar)
-    sidecar.waits(8)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
+    sidecar.waits(8).sees(flink.vacate()).waits(2)
     assert [row.verdict for row in rows(sidecar)] == ["unproven"] * 2
     flink.elect(job_manager("jm-c"))
     looks(sidecar.sees_changes().waits(0.5), None)
@@ -255,10 +237,7 @@ def test_a_leader_that_is_lost_again_at_once_is_one_failover_and_one_assessment(
     """What was seen under the first successor does not count."""
     flink, sidecar = failed_over()
     looks(sidecar, None, seconds=2)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(job_manager("jm-c"))
-    sidecar.sees_changes().waits(0.5)
+    fail_over(flink, sidecar, 1, job_manager("jm-c")).waits(0.5)
     shows(sidecar, job(started=3, state="INITIALIZING"))
     assert [recovering.is_running for recovering in cluster(sidecar).recovering.values()] == [False]
     for _ in range(8):
@@ -271,10 +250,7 @@ def test_the_same_leader_again_restarts_nothing() -> None:
     flink, sidecar = watching(policy=ASSESSING)
     was = before(sidecar)
     shows(sidecar, was)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(A)
-    sidecar.sees_changes().waits(0.5)
+    fail_over(flink, sidecar, 1, A).waits(0.5)
     of_cluster, of_job = rows(looks(sidecar, was))
     assert (of_cluster.verdict, of_job.outcome, of_job.restored_from) == ("recovered", "running", None)
 
@@ -327,8 +303,7 @@ def test_an_assessment_ends_though_a_component_cannot_be_read() -> None:
     shows(sidecar, before(sidecar))
     manager = ComponentId(Component.RESOURCE_MANAGER)
     others = [component for component in (*CLUSTER_COMPONENTS, THE_JOB) if component != manager]
-    flink.vacate(*others)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(*others))
     sidecar.is_refused("/leader/resource_manager/connection_info")
     sidecar.waits(2)
     flink.elect(B, *others)
@@ -381,8 +356,7 @@ def test_a_suspended_cluster_is_not_assessed() -> None:
     for generation, suspended in ((1, False), (2, True)):
         deployment = FlinkDeployment("u", generation, 1, Reconciliation.DEPLOYED, suspended=suspended)
         sidecar.observe(DeploymentObserved(sidecar.moment, CLUSTER, deployment))
-    flink.vacate()
-    sidecar.sees_changes().waits(700, tick=1)
+    sidecar.sees(flink.vacate()).waits(700, tick=1)
     assert (rows(sidecar), cluster(sidecar).recovery, cluster(sidecar).job_faults) == ([], None, {})
 
 
@@ -432,11 +406,8 @@ def test_the_picture_is_written_once_a_minute() -> None:
 def test_a_plan_that_vanishes_while_nobody_leads_is_a_missing_job(seconds: float) -> None:
     """In Kubernetes a dead leader's lease is valid for a while: after it should have been renewed, nobody led."""
     flink, sidecar = leased()
-    sidecar.hears_nothing(seconds)
-    flink.forget(JOB)
-    sidecar.sees_changes().hears_nothing(4.5)
-    flink.elect(B, *CLUSTER_COMPONENTS)
-    sidecar.sees_changes().watches(10)
+    sidecar.hears_nothing(seconds).sees(flink.forget(JOB)).hears_nothing(4.5)
+    sidecar.sees(flink.elect(B, *CLUSTER_COMPONENTS)).watches(10)
     assert {fault.fault.value for fault in cluster(sidecar).job_faults.values()} == {"missing"}
     assert cluster(sidecar).last_episode.jobs_vanished == 1  # type: ignore[union-attr]  # there is one
 
@@ -444,12 +415,8 @@ def test_a_plan_that_vanishes_while_nobody_leads_is_a_missing_job(seconds: float
 def test_a_plan_that_goes_before_its_leader_is_a_job_that_has_ended() -> None:
     """A JobManager that finishes its application removes the plan, and withdraws."""
     flink, sidecar = leased()
-    flink.forget(JOB)
-    sidecar.sees_changes()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B, *CLUSTER_COMPONENTS)
-    sidecar.sees_changes().watches(10)
+    sidecar.sees(flink.forget(JOB)).sees(flink.vacate()).waits(2)
+    sidecar.sees(flink.elect(B, *CLUSTER_COMPONENTS)).watches(10)
     assert not cluster(sidecar).job_faults
 
 
@@ -458,10 +425,7 @@ def test_a_job_that_ended_just_before_the_failure_is_not_missing() -> None:
     flink, sidecar = watching(policy=replace(ASSESSING, recovery_patience=60 * SECOND))
     shows(sidecar, before(sidecar))
     flink.vacate(THE_JOB)
-    flink.forget(JOB)
-    sidecar.sees_changes().waits(1)
-    flink.vacate(*CLUSTER_COMPONENTS)
-    sidecar.sees_changes().waits(2)
+    sidecar.sees(flink.forget(JOB)).waits(1).sees(flink.vacate(*CLUSTER_COMPONENTS)).waits(2)
     flink.elect(B, *CLUSTER_COMPONENTS)
     looks(sidecar.sees_changes(), seconds=70)
     assert [row.outcome for row in rows(sidecar)] == [None, "unproven"]
@@ -472,10 +436,7 @@ def test_a_job_whose_plan_went_before_its_leader_did_not_end() -> None:
     """In ZooKeeper the address of a dead leader stays until its session expires; a job that ends removes it before its plan."""
     flink, sidecar = watching(policy=ASSESSING)
     shows(sidecar, before(sidecar))
-    flink.forget(JOB)
-    sidecar.sees_changes().waits(8)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
+    sidecar.sees(flink.forget(JOB)).waits(8).sees(flink.vacate()).waits(2)
     flink.elect(B, *CLUSTER_COMPONENTS)
     looks(sidecar.sees_changes(), seconds=40)
     assert [row.outcome for row in rows(sidecar)] == [None, "missing"]
@@ -488,10 +449,7 @@ def test_a_failover_whose_picture_of_before_was_left_out_is_unproven() -> None:
     left_out = Picture(sidecar.now, rest_address(sidecar), (before(sidecar),)).bounded(0)
     sidecar.observe(PictureTaken(sidecar.moment, CLUSTER, left_out.leader, left_out))
     sidecar.waits(1)
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(30)
+    fail_over(flink, sidecar).waits(30)
     (of_cluster,) = rows(sidecar)
     assert of_cluster.verdict == "unproven"
     assert of_cluster.reasons == [f"What ran before (1 job) was left out of the pictures: {NOT_HELD}."]

@@ -229,12 +229,7 @@ def test_recorded_faults_in_zookeeper_have_their_causes(version: str) -> None:
     [
         (
             "1.14.6",
-            [
-                ("kill -9", *LOST),
-                ("SIGTERM", *LOST),
-                ("SIGSTOP", *LOST),
-                ("API server away for 15 s", *PERHAPS_OUTAGE),
-            ],
+            [("kill -9", *LOST), ("SIGTERM", *LOST), ("SIGSTOP", *LOST), ("API server away for 15 s", *PERHAPS_OUTAGE)],
         ),
         (
             "1.20.5",

@@ -143,11 +143,7 @@ ROWS: Final[list[tuple[dict[str, Any], DeathReason, Confidence]]] = [
     (POD | container(239), R.EXITED, MEDIUM),  # the fatal error handler, or a slow shutdown hook
     (POD | container(239) | log("Could not retrieve checkpoint 8"), R.EXITED, HIGH),
     (POD | container(134), R.EXITED, MEDIUM),
-    (
-        MACHINE | process(134, crash_file="hs_err_pid7.log", crash_problem="SIGSEGV (0xb)"),
-        R.EXITED,
-        HIGH,
-    ),
+    (MACHINE | process(134, crash_file="hs_err_pid7.log", crash_problem="SIGSEGV (0xb)"), R.EXITED, HIGH),
     # its disk
     (MACHINE | process(1, full_disk="/opt/flink/log") | FULL, R.DISK_FULL, HIGH),
     (POD | container(239) | FULL, R.DISK_FULL, MEDIUM),

@@ -24,7 +24,7 @@ from sidecar.core.policy.policy import Policy
 from sidecar.core.process_end import ContainerEnd, LogEnd, PodStatus, ProcessEnd, SeenEvent
 from sidecar.core.records import Death
 from tests.kit.cluster import CLUSTER, A, B, job_manager
-from tests.kit.core_sidecar import KUBERNETES, LEADER_CHANGED, POLICY, Sidecar, leased, watching
+from tests.kit.core_sidecar import KUBERNETES, LEADER_CHANGED, POLICY, Sidecar, fail_over, leased, watching
 from tests.kit.fake_flink import Flink
 
 IN_PODS: Final = replace(KUBERNETES, deaths=frozenset({CLUSTER}))
@@ -55,11 +55,7 @@ class Pods:
         self.shows(replace(RUNNING, last_end=finished, limit_bytes=1 << 30))
 
     def fails_over(self, settles: float = 10) -> None:
-        self.flink.vacate()
-        self.sidecar.sees_changes()
-        self.sidecar.waits(0.5)
-        self.flink.grant(B).publish_all(B)
-        self.sidecar.sees_changes()
+        self.sidecar.sees(self.flink.vacate()).waits(0.5).sees(self.flink.grant(B).publish_all(B))
         self.sidecar.watches(settles)
 
 
@@ -141,13 +137,9 @@ def test_a_failover_that_follows_at_once_has_a_death_of_its_own() -> None:
     pods.ends(137, "Error")
     pods.fails_over(settles=5)
     pods.shows(replace(STANDBY, last_end=ContainerEnd(1, "Error", finished_at=pods.sidecar.now)))
-    pods.flink.vacate()
-    pods.sidecar.sees_changes()
-    pods.sidecar.waits(1)
+    pods.sidecar.sees(pods.flink.vacate()).waits(1)
     third = job_manager("jm-c")
-    pods.flink.grant(third).publish_all(third)
-    pods.sidecar.sees_changes()
-    pods.sidecar.watches(30)
+    pods.sidecar.sees(pods.flink.grant(third).publish_all(third)).watches(30)
     assert [(death.pod, death.reason) for death in deaths(pods.sidecar)] == [("jm-a", "killed"), ("jm-b", "exited")]
 
 
@@ -236,9 +228,7 @@ def test_the_log_of_the_next_container_is_not_the_leaders() -> None:
     """It crashed for another reason, while there was still no leader."""
     pods = Pods()
     pods.ends(239, "Error")
-    pods.flink.vacate()
-    pods.sidecar.sees_changes()
-    pods.sidecar.watches(30)
+    pods.sidecar.sees(pods.flink.vacate()).watches(30)
     pods.ends(239, "Error")
     pods.sidecar.waits(1)
     log = LogEnd("jm-a", "java.lang.OutOfMemoryError: Java heap space", exception="java.lang.OutOfMemoryError")
@@ -252,9 +242,7 @@ def test_a_log_that_is_read_minutes_later_is_not_the_leaders() -> None:
     """Of the next container, whose end has not been observed yet."""
     pods = Pods()
     pods.ends(239, "Error")
-    pods.flink.vacate()
-    pods.sidecar.sees_changes()
-    pods.sidecar.watches(200)
+    pods.sidecar.sees(pods.flink.vacate()).watches(200)
     log = LogEnd("jm-a", "java.lang.OutOfMemoryError: Java heap space", exception="java.lang.OutOfMemoryError")
     pods.sidecar.observe(LogEndRead(pods.sidecar.moment, CLUSTER, log, "uid-a"))
     verdict = judged(pods.sidecar)
@@ -266,9 +254,7 @@ def test_a_pod_that_is_evicted_after_its_jobmanager_ended_did_not_end_it() -> No
     """The node lacked memory afterwards, too."""
     pods = Pods()
     pods.ends(1, "Error")
-    pods.flink.vacate()
-    pods.sidecar.sees_changes()
-    pods.sidecar.watches(15)
+    pods.sidecar.sees(pods.flink.vacate()).watches(15)
     pods.shows(replace(RUNNING, phase="Failed", reason="Evicted"))
     verdict = judged(pods.sidecar)
     assert verdict
@@ -305,10 +291,7 @@ def test_a_machine_that_was_started_long_before_did_not_end_it() -> None:
 
 
 def _moves(flink: Flink, sidecar: Sidecar) -> None:
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar)
 
 
 # -- what is no death --------------------------------------------------------------------------------------------------
@@ -326,11 +309,7 @@ def test_without_any_source_nothing_is_recorded() -> None:
 def test_a_process_that_was_elected_again_did_not_end() -> None:
     """Its pod is there, and so is its session."""
     pods = Pods()
-    pods.flink.vacate()
-    pods.sidecar.sees_changes()
-    pods.sidecar.waits(1)
-    pods.flink.grant(A).publish_all(A)
-    pods.sidecar.sees_changes()
+    pods.sidecar.sees(pods.flink.vacate()).waits(1).sees(pods.flink.grant(A).publish_all(A))
     pods.sidecar.watches(40)
     assert pods.sidecar.episodes()
     assert deaths(pods.sidecar) == []
@@ -368,13 +347,10 @@ def test_the_next_sidecar_reads_the_operators_restart_again() -> None:
     pods = Pods()
     restart = SeenEvent("FlinkDeployment", "jm-a", "uid-a", "RestartUnhealthyJob", "", pods.sidecar.now)
     pods.sidecar.observe(EventObserved(pods.sidecar.moment, CLUSTER, restart))
-    pods.sidecar.waits(3)
-    pods.flink.vacate()
-    pods.sidecar.sees_changes().is_replaced(3)
+    pods.sidecar.waits(3).sees(pods.flink.vacate()).is_replaced(3)
     pods.sidecar.observe(EventObserved(pods.sidecar.moment, CLUSTER, restart))
     pods.flink.grant(B).publish_all(B)
-    pods.sidecar.connects()
-    pods.sidecar.watches(20)
+    pods.sidecar.connects().watches(20)
     assert pods.sidecar.episodes()[0].cause == "operator_restart"
     assert pods.sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
 
@@ -407,10 +383,7 @@ def test_the_next_run_in_its_log_says_that_a_jobmanager_ended(error: str, reason
     """Nothing else does: its process is not visible, and no API is read."""
     flink, sidecar = watching(policy=BESIDE)
     sidecar.observe(LogEndRead(sidecar.moment, CLUSTER, LogEnd("flink.log", error, followed=True)))
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes().waits(30)
+    fail_over(flink, sidecar, 1).waits(30)
     death = the_death(sidecar)
     assert death.reason == reason
     assert death.confidence != Confidence.HIGH
@@ -496,16 +469,14 @@ def test_the_next_sidecar_knows_the_facts_of_the_end(lost: str) -> None:
     pods = Pods()
     ended = pods.sidecar.now
     pods.ends(239, "Error", message="java.lang.OutOfMemoryError: Java heap space")
-    pods.flink.vacate()
-    pods.sidecar.sees_changes()
+    pods.sidecar.sees(pods.flink.vacate())
     (pods.sidecar.is_killed if lost == "process" else pods.sidecar.is_replaced)(3)
     if lost == "disk":
         assert pods.sidecar.state.clusters[CLUSTER].ends == NOTHING
         end = ContainerEnd(239, "Error", "java.lang.OutOfMemoryError: Java heap space", finished_at=ended)
         pods.shows(replace(RUNNING, last_end=end))
     pods.flink.grant(B).publish_all(B)
-    pods.sidecar.connects()
-    pods.sidecar.watches(40)
+    pods.sidecar.connects().watches(40)
     death = the_death(pods.sidecar)
     assert (death.reason, death.confidence, death.exit_code) == ("heap_exhausted", "high", 239)
 
@@ -514,13 +485,10 @@ def test_an_end_that_cannot_be_read_again_is_not_known() -> None:
     """The pod is gone when the next sidecar lists pods: the failover is notified once, and no reason is named."""
     pods = Pods()
     pods.ends()
-    pods.flink.vacate()
-    pods.sidecar.sees_changes()
-    pods.sidecar.is_replaced(3)
+    pods.sidecar.sees(pods.flink.vacate()).is_replaced(3)
     pods.shows(STANDBY)
     pods.flink.grant(B).publish_all(B)
-    pods.sidecar.connects()
-    pods.sidecar.watches(120)
+    pods.sidecar.connects().watches(120)
     assert deaths(pods.sidecar) == []
     assert pods.sidecar.sent_reasons() == [("FlinkLeaderChanged", "FIRST")]
     assert "OOM" not in pods.sidecar.sent[0].body
@@ -535,8 +503,7 @@ def test_what_is_recorded_is_not_recorded_by_the_next_sidecar(is_read_again: boo
     pods.fails_over()
     assert the_death(pods.sidecar).reason == "oom_killed"
     sent = len(pods.sidecar.sent)
-    pods.sidecar.is_replaced(3)
-    pods.sidecar.connects()
+    pods.sidecar.is_replaced(3).connects()
     if is_read_again:
         pods.shows(replace(RUNNING, last_end=ContainerEnd(137, "OOMKilled", finished_at=ended)))
     pods.sidecar.watches(60)
@@ -558,10 +525,7 @@ def test_an_end_of_unknown_reason_is_said_with_the_first_error_of_its_log(fault:
     """That is what whoever is on call looks for first. Without it there is nothing to say."""
     flink, sidecar = watching(policy=replace(BESIDE, rules=(LEADER_CHANGED,)))
     sidecar.observe(LogEndRead(sidecar.moment, CLUSTER, LogEnd("flink.log", fault, followed=True)))
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    fail_over(flink, sidecar, 1).waits(10)
     lines = sidecar.sent[0].body.split("\n")
     assert (
         "JobManager jm-a:6123 ended, and what ended it is not known; jm-b:6123 took over after at least 1.0 s" in lines

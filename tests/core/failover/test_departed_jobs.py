@@ -17,12 +17,8 @@ def revoked(sidecar: Sidecar) -> list[TransitionRecord]:
 def test_a_job_that_leaves_first_has_the_episode_of_those_that_follow(seconds: float) -> None:
     """The end of a killed leader's session removes its addresses in any order."""
     flink, sidecar = watching()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(seconds)
-    flink.vacate(*CLUSTER_COMPONENTS)
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.vacate(THE_JOB)).waits(seconds)
+    sidecar.sees(flink.vacate(*CLUSTER_COMPONENTS)).waits(2).sees(flink.elect(B)).waits(10)
     (episode,) = sidecar.episodes()
     assert {t.episode_id for t in sidecar.transitions(*ALL_FOUR)} == {episode.id}
     assert [t.kind for t in sidecar.transitions(THE_JOB)] == ["REVOKED", "GRANTED"]
@@ -32,22 +28,17 @@ def test_a_job_that_leaves_first_has_the_episode_of_those_that_follow(seconds: f
 def test_a_job_that_leaves_alone_is_recorded_alone() -> None:
     """Once no failover can claim it any more: with the time at which it was seen, and no episode."""
     flink, sidecar = watching()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.vacate(THE_JOB)).waits(10)
     assert [t.episode_id for t in revoked(sidecar)] == [None]
     assert not sidecar.state.clusters[CLUSTER].departed
-    flink.vacate(*CLUSTER_COMPONENTS)
-    sidecar.sees_changes().waits(2)
+    sidecar.sees(flink.vacate(*CLUSTER_COMPONENTS)).waits(2)
     assert len(revoked(sidecar)) == 1
 
 
 def test_a_job_that_ends_is_recorded_at_once_and_in_order() -> None:
     """That its graph is gone says what it was."""
     flink, sidecar = watching()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
-    flink.forget()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(THE_JOB)).sees(flink.forget())
     assert [t.kind for t in sidecar.transitions(THE_JOB)] == ["REVOKED", "RETIRED"]
 
 
@@ -55,8 +46,7 @@ def test_a_job_that_ends_is_recorded_at_once_and_in_order() -> None:
 def test_what_is_not_recorded_yet_survives_the_end_of_the_sidecar(how: str) -> None:
     """It is in the state on disk, and is recorded once."""
     flink, sidecar = watching()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(THE_JOB))
     assert not revoked(sidecar)
     if how == "stopped":
         sidecar.stops()
@@ -72,9 +62,7 @@ def test_a_record_that_waits_is_the_same_record_for_every_observer() -> None:
     first: list[TransitionRecord] = []
     for records, together in ((alone, False), (first, True)):
         flink, sidecar = watching()
-        flink.vacate(THE_JOB)
-        sidecar.sees_changes().waits(0 if together else 10)
-        flink.vacate(*CLUSTER_COMPONENTS)
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate(THE_JOB)).waits(0 if together else 10)
+        sidecar.sees(flink.vacate(*CLUSTER_COMPONENTS))
         records += [replace(record, episode_id=None) for record in revoked(sidecar)]
     assert alone == first

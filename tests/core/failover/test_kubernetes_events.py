@@ -23,27 +23,20 @@ def named(sidecar: LeaseSidecar, host: str, name: str, uid: str | None = None) -
 
 def fail_over(flink: Flink, sidecar: LeaseSidecar, to: JobManager = NEW) -> None:
     """The leader withdraws, and another one follows."""
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.grant(to).publish_all(to)
-    sidecar.sees_changes()
-    sidecar.watches(10)
+    sidecar.sees(flink.vacate()).waits(1).sees(flink.grant(to).publish_all(to)).watches(10)
 
 
 def test_a_failover_is_two_events_at_the_config_map_of_the_leaders() -> None:
     """When it begins and when it is over: with the uid by which `kubectl describe` finds them."""
     flink, sidecar = leased(OLD, policy=WANTED)
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     [lost] = sidecar.events
     assert (lost.reason, lost.subject.kind, lost.subject.name) == (LOST, "ConfigMap", ONE)
     assert lost.subject.uid == flink.config_maps[ONE].uid
     assert (
         lost.message == f"resource_manager lost its leader 10.1.2.3:6123: the address was removed [{lost.episode_id}]"
     )
-    flink.grant(NEW).publish_all(NEW)
-    sidecar.sees_changes()
-    sidecar.watches(10)
+    sidecar.sees(flink.grant(NEW).publish_all(NEW)).watches(10)
     [episode] = sidecar.episodes()
     [over] = sidecar.events[1:]
     assert (over.reason, over.subject) == (OVER, lost.subject)
@@ -76,13 +69,8 @@ def test_the_pods_have_them_too_where_they_are_known() -> None:
 def test_two_observers_make_the_same_events() -> None:
     """One that saw it all, and one that started meanwhile with what was handed over."""
     flink, sidecar = leased(OLD, policy=WANTED)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    sidecar.is_replaced(2)
-    sidecar.connects()
-    flink.grant(NEW).publish_all(NEW)
-    sidecar.sees_changes()
-    sidecar.watches(10)
+    sidecar.sees(flink.vacate()).waits(1).is_replaced(2).connects()
+    sidecar.sees(flink.grant(NEW).publish_all(NEW)).watches(10)
     assert [event.reason for event in sidecar.events] == [LOST, OVER]
     assert len({event.episode_id for event in sidecar.events}) == 1
 
@@ -90,11 +78,7 @@ def test_two_observers_make_the_same_events() -> None:
 def test_a_restart_in_a_failover_begins_no_other_one() -> None:
     """The journal knows that it is open."""
     flink, sidecar = leased(OLD, policy=WANTED)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    sidecar.is_killed(1)
-    sidecar.connects()
-    sidecar.waits(5)
+    sidecar.sees(flink.vacate()).waits(1).is_killed(1).connects().waits(5)
     assert [event.reason for event in sidecar.events] == [LOST]
 
 
@@ -102,10 +86,8 @@ def test_another_leader_without_a_vacancy_is_said_so() -> None:
     """It began and was over in one look."""
     flink, sidecar = leased(OLD, policy=WANTED)
     sidecar.is_cut_off()
-    flink.vacate()
-    flink.grant(NEW).publish_all(NEW)
-    sidecar.connects()
-    sidecar.watches(10)
+    flink.vacate().grant(NEW).publish_all(NEW)
+    sidecar.connects().watches(10)
     lost, over = sidecar.events
     assert lost.message.startswith("resource_manager has another leader: 10.1.2.3:6123 → 10.1.2.4:6123 [")
     assert over.reason is OVER
@@ -114,11 +96,7 @@ def test_another_leader_without_a_vacancy_is_said_so() -> None:
 def test_a_leader_that_is_back_has_not_failed_over() -> None:
     """Its address was removed, and it wrote it again."""
     flink, sidecar = leased(OLD, policy=WANTED)
-    flink.vacate()
-    sidecar.sees_changes()
-    flink.publish_all(OLD)
-    sidecar.sees_changes()
-    sidecar.watches(10)
+    sidecar.sees(flink.vacate()).sees(flink.publish_all(OLD)).watches(10)
     _, back = sidecar.events
     assert back.reason is EventReason.LEADER_BACK
     assert back.message.startswith("no failover: ")
@@ -134,9 +112,7 @@ def test_up_to_flink_1_14_it_is_the_dispatchers_config_map() -> None:
 def test_that_only_this_observer_was_blind_is_no_event() -> None:
     """Nothing happened to Flink."""
     _, sidecar = leased(OLD, policy=WANTED)
-    sidecar.is_cut_off().waits(20)
-    sidecar.connects()
-    sidecar.watches(90)
+    sidecar.is_cut_off().waits(20).connects().watches(90)
     assert [episode.cause for episode in sidecar.episodes()] == ["observer_blind"]
     assert sidecar.events == []
 

@@ -60,12 +60,10 @@ class Machine:
             self.sidecar.observe(LogEndRead(self.sidecar.moment, CLUSTER, read))
 
     def vacates(self) -> None:
-        self.flink.vacate()
-        self.sidecar.sees_changes()
+        self.sidecar.sees(self.flink.vacate())
 
     def elects(self, manager: JobManager) -> None:
-        self.flink.elect(manager)
-        self.sidecar.sees_changes()
+        self.sidecar.sees(self.flink.elect(manager))
 
     def deaths(self) -> list[Death]:
         return [record for record in self.sidecar.records if isinstance(record, Death)]
@@ -142,8 +140,7 @@ def test_a_leader_that_took_over_and_died_in_recovery_is_said() -> None:
     machine = Machine()
     machine.ends(JM_1, 137)
     machine.vacates()
-    machine.flink.elect(JM_0, *_own())
-    machine.sidecar.sees_changes().waits(25)
+    machine.sidecar.sees(machine.flink.elect(JM_0, *_own())).waits(25)
     machine.ends(JM_0, 239, "Failed to create checkpoint storage at checkpoint coordinator side.")
     machine.vacates()
     machine.sidecar.waits(10)
@@ -221,13 +218,11 @@ def test_of_one_that_may_have_been_started_again_at_its_port_nothing_is_said() -
 def test_an_outage_that_flink_and_the_sidecar_saw_is_the_cause() -> None:
     """55 s without ZooKeeper: the JobManager ends itself, and another one leads 36 s after ZooKeeper is back."""
     machine = Machine()
-    machine.sidecar.is_cut_off()
-    machine.sidecar.waits(40)
+    machine.sidecar.is_cut_off().waits(40)
     machine.ends(JM_1, 239)
     machine.sidecar.waits(15)
     machine.flink.vacate()
-    machine.sidecar.connects()
-    machine.sidecar.waits(36)
+    machine.sidecar.connects().waits(36)
     machine.elects(JM_0)
     machine.sidecar.waits(60)
     (episode,) = machine.sidecar.episodes()
@@ -243,14 +238,11 @@ def test_an_outage_that_flink_and_the_sidecar_saw_is_the_cause() -> None:
 def test_one_that_was_killed_while_the_store_was_away_was_killed() -> None:
     """A signal has a sender: the outage did not end it."""
     machine = Machine()
-    machine.sidecar.is_cut_off()
-    machine.sidecar.waits(5)
+    machine.sidecar.is_cut_off().waits(5)
     machine.ends(JM_1, 137)
     machine.sidecar.waits(15)
-    machine.flink.vacate()
-    machine.flink.elect(JM_0)
-    machine.sidecar.connects()
-    machine.sidecar.waits(60)
+    machine.flink.vacate().elect(JM_0)
+    machine.sidecar.connects().waits(60)
     (episode,) = machine.sidecar.episodes()
     assert episode.cause != Cause.STORE_OUTAGE
 

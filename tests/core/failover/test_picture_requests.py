@@ -94,10 +94,7 @@ def test_the_next_request_waits_for_the_answer() -> None:
 def test_the_interval_doubles_with_each_failure_up_to_five_minutes() -> None:
     """A picture that is taken ends that."""
     moments = asked_at(cluster(), 1300, lambda state: answers(state, problem="connection refused"))
-    assert [later - earlier for earlier, later in pairwise(moments)] == [
-        *(20, 40, 80, 160),
-        *(300, 300, 300),
-    ]
+    assert [later - earlier for earlier, later in pairwise(moments)] == [*(20, 40, 80, 160), *(300, 300, 300)]
     state, _ = asks(cluster(), 0)
     state, _ = asks(answers(state, problem="connection refused"), 20)
     assert asks(answers(state, job()), 30)[1]
@@ -140,8 +137,7 @@ def test_without_a_leader_in_sight_nothing_is_requested(vacant: bool) -> None:
     """Nobody knows whom to ask."""
     flink, sidecar = watching(policy=POLICY)
     if vacant:
-        flink.vacate()
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate())
     else:
         sidecar.is_cut_off()
     assert asks(sidecar.state.clusters[CLUSTER], 0)[1] is None
@@ -218,10 +214,7 @@ def test_a_leader_with_the_same_address_is_another_leader() -> None:
     flink, sidecar = watching(policy=POLICY)
     state, _ = asks(sidecar.state.clusters[CLUSTER], 0)
     state = answers(state, job())
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(replace(B, host="jm-a", session_id=UUID(int=7)))
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1, replace(B, host="jm-a", session_id=UUID(int=7)))
     after = replace(sidecar.state.clusters[CLUSTER], picture_request=state.picture_request)
     _, request = asks(after, 1)
     assert request

@@ -69,8 +69,7 @@ def _deployment(line: Line, **labels: str) -> Line:
 
 
 @pytest.mark.parametrize(
-    ("labels", "pages"),
-    [({"app": "orders"}, ["FlinkNoLeader"]), ({"app": "orders", "component": "taskmanager"}, [])],
+    ("labels", "pages"), [({"app": "orders"}, ["FlinkNoLeader"]), ({"app": "orders", "component": "taskmanager"}, [])]
 )
 def test_what_may_make_job_managers_is_not_nothing(labels: dict[str, str], pages: list[str]) -> None:
     """Who describes pods chooses their labels: a Deployment that has to do with Flink may be the one, but for one of TaskManagers."""
@@ -137,8 +136,7 @@ def test_what_was_deleted_while_no_sidecar_ran_is_known() -> None:
         if line["at"] < 0:
             replay.take(line)
     replay.sidecar.observe(SnapshotCompleted(replay.sidecar.moment, replay.cluster))
-    replay.sidecar.waits(5)
-    replay.sidecar.is_killed(down_for=60)
+    replay.sidecar.waits(5).is_killed(down_for=60)
     replay.drives()
     replay.begins(100.0)
     assert replay.pages == []

@@ -14,10 +14,9 @@ from sidecar.core.moment import SECOND, Moment, parsed
 from sidecar.core.observations import ClusterFound, DeploymentObserved, DeploymentUnreadable, PodDisrupted
 from sidecar.core.policy.policy import PLANNED_BUDGET, Policy, Rule, Severity
 from sidecar.core.policy.triggers import Trigger
-from sidecar.core.records import EpisodeRecord
 from tests.core.cluster.test_removal import Finder, finder, withdraw
 from tests.kit.cluster import CLUSTER, THE_JOB, B, JobManager, job_manager
-from tests.kit.core_sidecar import KUBERNETES, LeaseSidecar, leased
+from tests.kit.core_sidecar import KUBERNETES, LeaseSidecar, leased, the_episode
 from tests.kit.fake_flink import Flink
 from tests.kit.flink_operator import Operator
 from tests.kit.groups import examples
@@ -45,14 +44,11 @@ def operator_of(sidecar: LeaseSidecar) -> Operator:
 
 def ends(flink: Flink, sidecar: LeaseSidecar) -> None:
     """The JobManagers shut down in order."""
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
 
 
 def leads(flink: Flink, sidecar: LeaseSidecar, leader: JobManager = B, settles: float = 10) -> None:
-    flink.grant(leader).publish_all(leader)
-    sidecar.sees_changes()
-    sidecar.watches(settles)
+    sidecar.sees(flink.grant(leader).publish_all(leader)).watches(settles)
 
 
 def upgrade(flink: Flink, sidecar: LeaseSidecar, operator: Operator, lag: float = 4, gone_for: float = 20) -> None:
@@ -66,11 +62,6 @@ def upgrade(flink: Flink, sidecar: LeaseSidecar, operator: Operator, lag: float 
     operator.deploys()
     sidecar.waits(gone_for)
     leads(flink, sidecar)
-
-
-def the_episode(sidecar: LeaseSidecar) -> EpisodeRecord:
-    (episode,) = sidecar.episodes()
-    return episode
 
 
 # -- upgrades ----------------------------------------------------------------------------------------------------------
@@ -138,11 +129,7 @@ def test_a_missing_job_pages_when_the_budget_is_over() -> None:
     ends(flink, sidecar)
     operator.upgrades()
     operator.deploys()
-    sidecar.waits(20)
-    flink.grant(B)
-    flink.publish_all(B, *CLUSTER_COMPONENTS)
-    sidecar.sees_changes()
-    sidecar.watches(BUDGET - 40)
+    sidecar.waits(20).sees(flink.grant(B).publish_all(B, *CLUSTER_COMPONENTS)).watches(BUDGET - 40)
     assert sidecar.sent_reasons() == []
     sidecar.watches(60)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
@@ -275,9 +262,7 @@ def test_what_waits_is_not_lost_when_the_sidecar_is_killed() -> None:
     ends(flink, sidecar)
     sidecar.waits(2)
     leads(flink, sidecar)
-    sidecar.is_killed(down_for=1)
-    sidecar.connects()
-    sidecar.watches(AFTER // SECOND + 10)
+    sidecar.is_killed(down_for=1).connects().watches(AFTER // SECOND + 10)
     assert sidecar.sent_reasons() == LOUDLY
 
 
@@ -344,10 +329,8 @@ def test_the_pod_is_drained_and_its_sidecar_ends_with_it() -> None:
     flink, sidecar = leased(job_manager("10.1.2.3"), policy=PLANNED)
     sidecar.observe(PodDisrupted(sidecar.moment, CLUSTER, "u-1", "orders-7d9f", "10.1.2.3", "node-7"))
     sidecar.is_replaced(down_for=30)
-    flink.vacate()
-    flink.grant(B).publish_all(B)
-    sidecar.connects()
-    sidecar.watches(20)
+    flink.vacate().grant(B).publish_all(B)
+    sidecar.connects().watches(20)
     assert (the_episode(sidecar).cause, the_episode(sidecar).planned) == ("node_drain", True)
     assert sidecar.sent_reasons() == QUIETLY
 
@@ -449,8 +432,7 @@ def test_a_deleted_deployment_pages_nobody(*, is_found: bool) -> None:
     if isinstance(sidecar, Finder):
         flink.config_maps.delete()
         sidecar.sees_removal()
-        sidecar.sees_changes()
-        sidecar.waits(60)
+        sidecar.sees_changes().waits(60)
         stated = sidecar.state.clusters[CLUSTER].stated
         assert stated
         assert stated.status is Status.STOPPED

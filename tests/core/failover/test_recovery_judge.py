@@ -27,9 +27,7 @@ CHECKPOINTS: Final = Checkpoints(42 * SECOND, _DONE, first_id=1, interval=SECOND
 BEFORE: Final = Job("a" * 32, "orders", "RUNNING", 1, 1, 2, 2, CHECKPOINTS)
 ENDED: Final = replace(BEFORE, state="FAILED")
 AFTER: Final = JobAfter(
-    *(BEFORE.id, "RUNNING", 2, (2, 2), 50 * SECOND, 52 * SECOND, 52 * SECOND),
-    restored=Restored(41),
-    first_id=42,
+    *(BEFORE.id, "RUNNING", 2, (2, 2), 50 * SECOND, 52 * SECOND, 52 * SECOND), restored=Restored(41), first_id=42
 )
 CASE: Final = JobCase(BEFORE, AFTER, complete=True, dead_at=43 * SECOND, dead_by=43 * SECOND)
 STARTING: Final = replace(AFTER, state="INITIALIZING", tasks=(0, 2), running_at=None, read_at=None, restored=None)

@@ -207,11 +207,9 @@ def test_another_leader_ends_it(successor: JobManager | None) -> None:
     flink, sidecar = scene()
     is_asked(sidecar, ANSWERS, 1)
     is_asked(sidecar, HANGS, 10)
-    flink.vacate()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate())
     if successor:
-        flink.elect(successor)
-        sidecar.sees_changes()
+        sidecar.sees(flink.elect(successor))
     sidecar.waits(15)  # as long as the REST server of the next one is waited for
     reason = "RESOLVED" if successor else "SHRANK"
     assert said(sidecar)[1:] == [(reason, "the silent leader does not lead any more: jm-a")]

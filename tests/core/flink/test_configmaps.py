@@ -37,10 +37,7 @@ ONE = "demo-cluster-config-map"
         (REST_SERVER, [("demo-restserver-leader", "address"), (ONE, f"{LEADER}restserver")]),
         (RESOURCE_MANAGER, [("demo-resourcemanager-leader", "address"), (ONE, f"{LEADER}resourcemanager")]),
         (DISPATCHER, [("demo-dispatcher-leader", "address"), (ONE, f"{LEADER}dispatcher")]),
-        (
-            THE_JOB,
-            [(f"demo-{JOB}-jobmanager-leader", "address"), (ONE, f"{LEADER}{JOB}"), (ONE, f"{LEADER}job-{JOB}")],
-        ),
+        (THE_JOB, [(f"demo-{JOB}-jobmanager-leader", "address"), (ONE, f"{LEADER}{JOB}"), (ONE, f"{LEADER}job-{JOB}")]),
     ],
 )
 def test_each_component_has_its_places(component: ComponentId, places: list[tuple[str, str]]) -> None:
@@ -122,8 +119,7 @@ def test_of_a_value_that_is_too_long_no_more_is_kept_than_shows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["pekko.tcp://flink@127.0.0.1:16121/user/rpc/dispatcher_1", "http://127.0.0.1:18081", "a,b,c", " ", "ä𝄞"],
+    "address", ["pekko.tcp://flink@127.0.0.1:16121/user/rpc/dispatcher_1", "http://127.0.0.1:18081", "a,b,c", " ", "ä𝄞"]
 )
 def test_a_leader_is_a_session_id_and_an_address(address: str) -> None:
     """Split at the first comma, whatever else the address has."""

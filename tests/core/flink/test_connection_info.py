@@ -41,10 +41,7 @@ GOLDENS = {
         f"aced000577180016687474703a2f2f3132372e302e302e313a3234313131{UUID_HEX}b3850f2c8204e919514b1b50d672421d",
         LeaderInformation("http://127.0.0.1:24111", UUID("514b1b50-d672-421d-b385-0f2c8204e919")),
     ),
-    "empty address": (
-        f"aced000577020000{UUID_HEX}8899aabbccddeeff0011223344556677",
-        LeaderInformation("", SESSION),
-    ),
+    "empty address": (f"aced000577020000{UUID_HEX}8899aabbccddeeff0011223344556677", LeaderInformation("", SESSION)),
     "NUL is two bytes": (
         f"aced00057706000461c08062{UUID_HEX}8899aabbccddeeff0011223344556677",
         LeaderInformation("a\0b", SESSION),

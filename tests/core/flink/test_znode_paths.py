@@ -119,12 +119,9 @@ def test_an_upgrade_under_us_moves_every_leader_and_loses_none() -> None:
     sidecar = Sidecar(flink).connects().waits(90)
     for before, after in pairwise(ZNodeLayout):
         sidecar.records.clear()
-        flink.vacate()
-        flink.forget()
-        sidecar.sees_changes().waits(5)
+        sidecar.sees(flink.vacate().forget()).waits(5)
         flink.znodes.era = after
-        flink.submit().elect(versions[after])
-        sidecar.sees_changes().waits(90)
+        sidecar.sees(flink.submit().elect(versions[after])).waits(90)
         for component in CLUSTER_COMPONENTS:
             assert [t.pattern for t in sidecar.transitions(component)] == ["A->null", "null->B"], (before, component)
             assert sidecar.transitions(component)[-1].after_address == versions[after].leads(component).address

@@ -226,7 +226,7 @@ CASES: Final = [
 ]
 
 NEVER: Final = {
-    ("shared_cluster_id", RISK): "nobody can see whether another cluster uses the same id: the default id is UNKNOWN",
+    ("shared_cluster_id", RISK): "nobody can see whether another cluster uses the same id: the default id is UNKNOWN"
 }
 """Verdicts that a check does not have, and why."""
 

@@ -22,9 +22,7 @@ def test_without_its_config_map_nobody_leads() -> None:
     sidecar.sees_changes()
     assert {patterns(sidecar, component)[0] for component in ALL_FOUR} == {"A->null"}
     assert reasons(sidecar) == {"the ConfigMap is gone"}
-    flink.grant(A)
-    sidecar.sees_changes()
-    sidecar.hears_nothing(30)
+    sidecar.sees(flink.grant(A)).hears_nothing(30)
     assert [(t.component, t.pattern) for t in sidecar.transitions()[4:]] == [("job", "null->gone")]
 
 
@@ -32,8 +30,7 @@ def test_a_config_map_that_was_made_anew_unseen_says_so() -> None:
     """Another uid, and nothing in it."""
     flink, sidecar = leased()
     flink.config_maps.delete()
-    flink.grant(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.grant(B))
     assert reasons(sidecar) == {"the ConfigMap was deleted and made anew"}
     assert [t.pattern for t in sidecar.transitions(THE_JOB)] == ["A->gone"]
 
@@ -70,8 +67,7 @@ def test_two_clusters_under_one_id_do_not_take_turns() -> None:
     flink, sidecar = leased(era=ConfigMapLayout.K1)
     for _ in range(5):
         flink.config_maps.era = ConfigMapLayout.K3
-        flink.elect(B)
-        sidecar.sees_changes()
+        sidecar.sees(flink.elect(B))
         flink.config_maps.era = ConfigMapLayout.K1
         sidecar.watches(5)
     assert sidecar.transitions() == []
@@ -94,8 +90,7 @@ def test_what_happens_to_one_component_is_written_down_for_it_alone() -> None:
     """The ConfigMap is one, the rows are not."""
     flink, sidecar = leased()
     before = sidecar.state
-    flink.publish_all(A_AGAIN, REST_SERVER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish_all(A_AGAIN, REST_SERVER))
     assert [row.kind for row in changes(replace(before, alerts=sidecar.state.alerts), sidecar.state)] == [
         "episode",
         "component",
@@ -109,10 +104,7 @@ def test_what_happens_to_one_component_is_written_down_for_it_alone() -> None:
 def test_a_job_that_ends_is_retired(era: ConfigMapLayout) -> None:
     """Its leader goes first, then its graph: as in ZooKeeper."""
     flink, sidecar = leased(era=era)
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
-    flink.forget()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(THE_JOB)).sees(flink.forget())
     assert [(t.component, t.pattern) for t in sidecar.transitions()] == [("job", "A->null"), ("job", "null->gone")]
 
 
@@ -123,8 +115,7 @@ def test_a_job_whose_graph_goes_with_its_leader_or_before_is_retired_at_once() -
         flink.forget()
         if not together:
             sidecar.sees_changes()
-        flink.vacate(THE_JOB)
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate(THE_JOB))
         assert [t.pattern for t in sidecar.transitions()] == ["A->gone"]
         assert THE_JOB not in sidecar.state.clusters[CLUSTER].components
 
@@ -132,9 +123,7 @@ def test_a_job_whose_graph_goes_with_its_leader_or_before_is_retired_at_once() -
 def test_a_job_without_a_leader_that_flink_would_recover_stays_vacant() -> None:
     """Its graph is still there."""
     flink, sidecar = leased()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
-    sidecar.watches(30)
+    sidecar.sees(flink.vacate(THE_JOB)).watches(30)
     assert patterns(sidecar, THE_JOB) == ["A->null"]
 
 
@@ -142,9 +131,7 @@ def test_a_job_that_comes_back_begins_anew() -> None:
     """The same job id in the same term of the same leader: another run, at another address, under its own ids."""
     flink, sidecar = leased()
     for run in range(3):
-        flink.vacate(THE_JOB)
-        flink.forget()
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate(THE_JOB).forget())
         flink.submit()
         flink.publish(
             THE_JOB, replace(A.leads(THE_JOB), address=f"pekko.tcp://flink@jm-a:6123/user/rpc/jobmanager_{run}")
@@ -157,11 +144,7 @@ def test_a_job_that_comes_back_begins_anew() -> None:
 def test_a_job_that_ended_unseen_and_runs_again_begins_anew() -> None:
     """Nobody led it, its graph is gone, and in the same sight it has a leader: retired, and granted."""
     flink, sidecar = leased(era=ConfigMapLayout.K2)
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
-    flink.forget()
-    flink.publish_all(A, THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(THE_JOB)).sees(flink.forget().publish_all(A, THE_JOB))
     assert [t.kind for t in sidecar.transitions(THE_JOB)] == ["REVOKED", "RETIRED", "GRANTED"]
     assert isinstance(sidecar.component_state(THE_JOB).leadership, Held)
 
@@ -169,10 +152,7 @@ def test_a_job_that_ended_unseen_and_runs_again_begins_anew() -> None:
 def test_a_stale_address_of_a_job_that_has_ended_is_no_job() -> None:
     """Its graph is gone while an earlier leader's address is still there: retired once, and it does not come back."""
     flink, sidecar = leased()
-    flink.grant(B).publish_all(B, *CLUSTER_COMPONENTS)
-    sidecar.sees_changes()
-    flink.forget()
-    sidecar.sees_changes()
+    sidecar.sees(flink.grant(B).publish_all(B, *CLUSTER_COMPONENTS)).sees(flink.forget())
     sidecar.watches(60)
     assert patterns(sidecar, THE_JOB) == ["A->null", "null->gone"]
 
@@ -202,10 +182,7 @@ def test_elections_that_nobody_saw_are_counted_by_the_lease(how: str) -> None:
 def test_up_to_1_17_the_lease_counts_renewals_and_nothing_follows_from_it() -> None:
     """It rises while the holder stays, and falls when it goes: null, before and after a takeover."""
     flink, sidecar = leased(era=ConfigMapLayout.K2)
-    flink.elect(B)
-    sidecar.sees_changes()
-    sidecar.watches(20)
-    sidecar.hears_nothing(30)
+    sidecar.sees(flink.elect(B)).watches(20).hears_nothing(30)
     transitions = sidecar.transitions(DISPATCHER)
     assert [t.pattern for t in transitions] == ["A->B", "A->null"]
     assert {(t.elections, t.unobserved, t.unobserved_at_least) for t in transitions} == {(None, None, 0)}
@@ -216,10 +193,7 @@ def test_every_observer_derives_the_same_ids() -> None:
     ids = []
     for pause in (0.25, 1.0):
         flink, sidecar = leased()
-        sidecar.waits(pause)
-        sidecar.hears_nothing(30)
-        flink.grant(B)
-        sidecar.sees_changes()
+        sidecar.waits(pause).hears_nothing(30).sees(flink.grant(B))
         for component in ALL_FOUR:
             flink.publish_all(B, component)
             if pause < 1:
@@ -234,10 +208,7 @@ def test_a_key_that_is_removed_and_restored_again_and_again_is_reported_each_tim
     """Somebody tampers, and Flink repairs what is its own: the same leader each time, no two happenings with one id."""
     flink, sidecar = leased()
     for _ in range(3):
-        flink.vacate(DISPATCHER)
-        sidecar.sees_changes()
-        flink.publish_all(A, DISPATCHER)
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate(DISPATCHER)).sees(flink.publish_all(A, DISPATCHER))
     assert patterns(sidecar) == ["A->null", "null->B"] * 3
     assert len({t.id for t in sidecar.transitions()}) == 6
 
@@ -250,15 +221,13 @@ def test_an_annotation_that_nobody_can_read_obscures_what_stands_there() -> None
     flink, sidecar = leased()
     intact, flink.config_maps[ONE].lease = flink.config_maps[ONE].lease, {"holderIdentity": 7}
     for _ in range(3):
-        flink.config_maps.write(ONE)
-        sidecar.sees_changes()
+        sidecar.sees(flink.config_maps.write(ONE))
     assert {t.pattern for t in sidecar.transitions()} == {"A->?"}
     assert len(sidecar.transitions()) == 4
     assert {t.reason for t in sidecar.transitions()} == {"a field of the lease has a value that it never has"}
     assert isinstance(sidecar.component_state(DISPATCHER).leadership, Unknown)
     flink.config_maps[ONE].lease = intact
-    flink.config_maps.renew()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.renew())
     transitions = sidecar.transitions()[4:]
     assert {(t.pattern, t.same_leader) for t in transitions} == {("?->A", True)}
     assert len(transitions) == 4
@@ -272,8 +241,7 @@ def test_a_lease_first_seen_unreadable_is_known_when_it_can_be_read() -> None:
     sidecar.connects()
     assert sidecar.transitions() == []
     flink.config_maps[ONE].lease = intact
-    flink.config_maps.renew()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.renew())
     assert patterns(sidecar) == ["?->A"]
 
 
@@ -281,9 +249,7 @@ def test_a_value_that_nobody_can_read_obscures_its_component_alone() -> None:
     """The others are led as before."""
     flink, sidecar = leased()
     flink.config_maps[ONE].data[flink.config_maps.key(DISPATCHER)] = "garbage,elsewhere"
-    flink.config_maps.write(ONE)
-    sidecar.sees_changes()
-    sidecar.watches(30)
+    sidecar.sees(flink.config_maps.write(ONE)).watches(30)
     (obscured,) = sidecar.transitions()
     assert (obscured.component, obscured.pattern, obscured.reason) == (
         "dispatcher",
@@ -292,8 +258,7 @@ def test_a_value_that_nobody_can_read_obscures_its_component_alone() -> None:
     )
     path = f"{ONE}/{flink.config_maps.key(DISPATCHER)}"
     assert sidecar.component_state(DISPATCHER).leadership == Unknown(Blindness.UNREADABLE, path)
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(DISPATCHER))
     assert patterns(sidecar) == ["A->?", "?->null"]
 
 
@@ -301,9 +266,7 @@ def test_a_value_that_nobody_can_read_is_nobodys_when_the_lease_has_run_out() ->
     """Whatever it says, nobody leads."""
     flink, sidecar = leased()
     flink.config_maps[ONE].data[flink.config_maps.key(DISPATCHER)] = "garbage"
-    flink.config_maps.write(ONE)
-    sidecar.sees_changes()
-    sidecar.hears_nothing(18)
+    sidecar.sees(flink.config_maps.write(ONE)).hears_nothing(18)
     assert patterns(sidecar) == ["A->?", "?->null"]
 
 
@@ -315,14 +278,10 @@ def test_an_upgrade_leaves_the_old_config_maps_behind(stopped: str) -> None:
     """1.14 to 2.3: a leader in the new place counts as soon as the old one's lease has run out, and the old place never again."""
     flink, sidecar = leased(era=ConfigMapLayout.K1)
     if stopped == "gracefully":
-        flink.vacate(*ALL_FOUR)
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate(*ALL_FOUR))
     sidecar.hears_nothing(18)
     flink.config_maps.era = ConfigMapLayout.K3
-    flink.elect(B)
-    sidecar.sees_changes()
-    sidecar.watches(60)
-    sidecar.looks()
+    sidecar.sees(flink.elect(B)).watches(60).looks()
     assert patterns(sidecar) == ["A->null", "null->B"]
     assert isinstance(held := sidecar.component_state(DISPATCHER).leadership, Held)
     assert held.position.path == f"{ONE}/{flink.config_maps.key(DISPATCHER)}"
@@ -332,9 +291,7 @@ def test_a_job_key_of_an_older_version_is_no_leader_beside_the_newer_one() -> No
     """1.18 to 1.20: the key without `job-` stays where it is."""
     flink, sidecar = leased(era=ConfigMapLayout.K2)
     flink.config_maps.era = ConfigMapLayout.K3
-    flink.elect(B)
-    sidecar.sees_changes()
-    sidecar.watches(20)
+    sidecar.sees(flink.elect(B)).watches(20)
     assert patterns(sidecar, THE_JOB) == ["A->B"]
     sidecar.is_killed(down_for=10).connects()
     assert patterns(sidecar, THE_JOB) == ["A->B", "?->A"]

@@ -118,12 +118,7 @@ def test_a_change_while_blind_is_a_discovery_of_another_leader() -> None:
         discovered.after_session_id,
         discovered.last_known_session_id,
         discovered.same_leader,
-    ) == (
-        "?->A",
-        str(B.session_id),
-        str(A.session_id),
-        False,
-    )
+    ) == ("?->A", str(B.session_id), str(A.session_id), False)
 
 
 def test_a_change_while_the_sidecar_was_down_is_a_discovery_of_another_leader() -> None:
@@ -154,8 +149,7 @@ def test_unreadable_bytes_obscure_until_they_can_be_read() -> None:
     for garbage in (b"tampered", b"tampered again"):
         flink.znodes.write(path, garbage, A.zookeeper_session)
         sidecar.sees_changes()
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(A, DISPATCHER))
     obscured, discovered = sidecar.transitions()
     assert (obscured.pattern, obscured.reason, obscured.connection) == ("A->?", "not a Java object stream", "CONNECTED")
     assert (discovered.pattern, discovered.same_leader) == ("?->A", True)
@@ -165,9 +159,7 @@ def test_unreadable_bytes_that_are_deleted_leave_a_vacancy() -> None:
     """The view is complete and the place is empty now: there is no leader."""
     flink, sidecar = watching()
     flink.znodes.write(flink.znodes.path(DISPATCHER), b"tampered", A.zookeeper_session)
-    sidecar.sees_changes()
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees_changes().sees(flink.vacate(DISPATCHER))
     assert [t.pattern for t in sidecar.transitions(DISPATCHER)] == ["A->?", "?->null"]
 
 
@@ -198,12 +190,10 @@ def test_another_layouts_place_says_nothing_unless_it_is_newer() -> None:
     sidecar.reads(flink.znodes.path(DISPATCHER))
     sidecar.is_refused(flink.znodes.path(DISPATCHER))
     flink.znodes.zxid, newest = 0, flink.znodes.zxid
-    flink.elect(B, DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B, DISPATCHER))
     assert sidecar.transitions() == []
     flink.znodes.zxid = newest
-    flink.elect(B, DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B, DISPATCHER))
     assert [t.pattern for t in sidecar.transitions()] == ["A->B"]
 
 

@@ -40,8 +40,7 @@ def down(of: TransitionRecord | EpisodeRecord) -> tuple[float | None, float | No
 def test_a_session_that_expired_was_heard_of_a_timeout_before() -> None:
     """ZooKeeper, kill -9: no published leader for 2 s; the dead one may have been silent for the whole timeout and a tick before."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     grant = granted(sidecar)
     assert grant.vacant_seconds is not None
     assert down(grant) == (grant.vacant_seconds, grant.vacant_seconds + EXPIRY)
@@ -53,8 +52,7 @@ def test_a_session_that_expired_was_heard_of_a_timeout_before() -> None:
 def test_without_flinks_session_timeout_there_is_no_upper_bound() -> None:
     """Only Flink's configuration has it."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     assert down(granted(sidecar)) == (granted(sidecar).vacant_seconds, None)
     assert down(sidecar.episodes()[0]) == (sidecar.episodes()[0].vacant_seconds, None)
 
@@ -63,11 +61,9 @@ def test_a_leader_that_withdrew_was_alive_until_then() -> None:
     """It removed its address itself: both figures are one."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
     for component in CLUSTER_COMPONENTS:
-        flink.vacate(component)
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate(component))
         sidecar.observe(PlaceRemoved(sidecar.moment, CLUSTER, flink.znodes.path(component)))
-    fail_over(flink, sidecar)
-    sidecar.waits(AWHILE)
+    fail_over(flink, sidecar).waits(AWHILE)
     vacant = granted(sidecar).vacant_seconds
     assert down(granted(sidecar)) == (vacant, vacant)
     leasing, kubernetes = leased()
@@ -82,13 +78,9 @@ def test_a_leader_that_withdrew_was_alive_until_then() -> None:
 def test_a_leader_that_published_itself_was_alive_then() -> None:
     """B leads for 3 s and is lost: it cannot have been silent for longer than it led. In one episode the times add up."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
-    fail_over(flink, sidecar)
-    sidecar.waits(3)
+    fail_over(flink, sidecar).waits(3)
     first = granted(sidecar)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(C)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1, C)
     second = granted(sidecar)
     assert second.vacant_seconds is not None
     assert second.downtime_seconds_at_most is not None
@@ -119,10 +111,8 @@ def test_what_nobody_saw_has_no_bounds() -> None:
     assert granted(sidecar).kind == "DISCOVERED"
     assert down(granted(sidecar)) == (None, None)
     assert down(sidecar.episodes()[0]) == (None, None)
-    flink.vacate()
-    sidecar.sees_changes().is_cut_off(ConnectionState.LOST).waits(30).connects()
-    flink.elect(C)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate()).is_cut_off(ConnectionState.LOST).waits(30).connects()
+    sidecar.sees(flink.elect(C))
     assert granted(sidecar).kind == "GRANTED"
     assert down(granted(sidecar)) == (None, None)
 
@@ -130,8 +120,7 @@ def test_what_nobody_saw_has_no_bounds() -> None:
 def test_a_change_without_a_vacancy_has_bounds_too() -> None:
     """Flink was faster than the watch: no time without a published leader was seen, and yet the old one may have been dead."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
-    flink.elect(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B))
     assert granted(sidecar).kind == "CHANGED"
     assert granted(sidecar).vacant_seconds is None
     assert down(granted(sidecar)) == (0.0, EXPIRY)
@@ -140,10 +129,7 @@ def test_a_change_without_a_vacancy_has_bounds_too() -> None:
 def test_the_same_leader_may_have_worked_all_the_time() -> None:
     """Its address was gone, and it wrote it again: at least 0."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(A)
-    sidecar.sees_changes()
+    fail_over(flink, sidecar, 1, A)
     assert granted(sidecar).downtime_seconds_at_least == 0.0
 
 
@@ -152,10 +138,7 @@ def test_a_lease_bounds_the_death_of_its_holder(era: ConfigMapLayout) -> None:
     """Kubernetes, OOM kill: 0.4 s without a published leader, and 13 s of a dead one that still was. It died between two renewals."""
     flink, sidecar = leased(era=era)
     sidecar.hears_nothing(15)  # the last renewal was at the beginning of this
-    flink.grant(B)
-    sidecar.sees_changes().waits(0.4)
-    flink.publish_all(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.grant(B)).waits(0.4).sees(flink.publish_all(B))
     grant = granted(sidecar)
     assert grant.vacant_seconds is not None
     assert grant.vacant_seconds < 0.5
@@ -169,9 +152,7 @@ def test_a_lease_bounds_the_death_of_its_holder(era: ConfigMapLayout) -> None:
 def test_a_lease_that_ran_out_has_the_same_bounds() -> None:
     """No standby: the vacancy begins when the lease runs out, the downtime at the last renewal."""
     flink, sidecar = leased()
-    sidecar.hears_nothing(30)
-    flink.grant(B).publish_all(B)
-    sidecar.sees_changes()
+    sidecar.hears_nothing(30).sees(flink.grant(B).publish_all(B))
     at_least, at_most = down(granted(sidecar))
     assert at_most is not None
     assert 30 <= at_most < 30.5
@@ -181,17 +162,11 @@ def test_a_lease_that_ran_out_has_the_same_bounds() -> None:
 def test_a_renewal_that_nobody_saw_has_no_time() -> None:
     """The sidecar has just started, or was cut off: the lease it finds may have been renewed at any time before."""
     flink, sidecar = leased()
-    sidecar.is_killed()
-    sidecar.connects().waits(5)
-    flink.grant(B).publish_all(B)
-    sidecar.sees_changes()
+    sidecar.is_killed().connects().waits(5).sees(flink.grant(B).publish_all(B))
     assert down(granted(sidecar)) == (None, None)
-    sidecar.watches(10)
-    sidecar.is_cut_off().waits(2)
+    sidecar.watches(10).is_cut_off().waits(2)
     flink.config_maps.renew()
-    sidecar.connects().waits(1)
-    flink.grant(C).publish_all(C)
-    sidecar.sees_changes()
+    sidecar.connects().waits(1).sees(flink.grant(C).publish_all(C))
     at_least, at_most = down(granted(sidecar))
     assert at_least == 0.0
     assert at_most is not None
@@ -201,14 +176,8 @@ def test_a_renewal_that_nobody_saw_has_no_time() -> None:
 def test_a_renewal_that_could_not_be_written_is_not_missed() -> None:
     """We could not reach the API server either: the leader may have gone on until its lease ran out."""
     flink, sidecar = leased()
-    sidecar.waits(1)
-    sidecar.is_cut_off().waits(2)
-    sidecar.connects()
-    sidecar.hears_nothing(15)
-    flink.grant(B)
-    sidecar.sees_changes().waits(1)
-    flink.publish_all(B)
-    sidecar.sees_changes()
+    sidecar.waits(1).is_cut_off().waits(2).connects().hears_nothing(15)
+    sidecar.sees(flink.grant(B)).waits(1).sees(flink.publish_all(B))
     assert down(granted(sidecar))[0] == granted(sidecar).vacant_seconds
 
 
@@ -216,9 +185,7 @@ def test_a_configmap_that_was_deleted_was_somebodys_until_the_last_renewal() -> 
     """Its uid is another when it is there again: the earlier one's renewals still count."""
     flink, sidecar = leased()
     flink.config_maps.delete()
-    sidecar.sees_changes().waits(3)
-    flink.grant(B).submit().publish_all(B)
-    sidecar.sees_changes()
+    sidecar.sees_changes().waits(3).sees(flink.grant(B).submit().publish_all(B))
     at_least, at_most = down(granted(sidecar))
     assert at_least == granted(sidecar).vacant_seconds
     assert at_most is not None
@@ -228,12 +195,8 @@ def test_a_configmap_that_was_deleted_was_somebodys_until_the_last_renewal() -> 
 def test_a_job_has_its_own_bounds() -> None:
     """Its leader is gone with the session, and comes later."""
     flink, sidecar = watching(policy=WITH_TIMEOUT)
-    flink.vacate()
-    sidecar.sees_changes().waits(1)
-    flink.elect(B, *CLUSTER_COMPONENTS)
-    sidecar.sees_changes().waits(1)
-    flink.elect(B, THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate()).waits(1).sees(flink.elect(B, *CLUSTER_COMPONENTS)).waits(1)
+    sidecar.sees(flink.elect(B, THE_JOB))
     grant = sidecar.transitions(THE_JOB)[-1]
     assert grant.vacant_seconds is not None
     assert down(grant) == (grant.vacant_seconds, grant.vacant_seconds + EXPIRY)
@@ -244,8 +207,7 @@ def test_ids_do_not_follow_from_what_an_observer_can_bound() -> None:
     ids = []
     for policy in (POLICY, WITH_TIMEOUT):
         flink, sidecar = watching(policy=policy)
-        fail_over(flink, sidecar)
-        sidecar.waits(AWHILE)
+        fail_over(flink, sidecar).waits(AWHILE)
         ids.append([record.id for record in (*sidecar.transitions(), *sidecar.episodes())])
     assert ids[0] == ids[1]
 
@@ -255,8 +217,7 @@ def test_a_split_adds_up_to_no_more_than_it_lasted() -> None:
     flink, sidecar = watching(policy=WITH_TIMEOUT)
     began = sidecar.now
     for leader, _ in pairwise([B, C] * 20):
-        flink.elect(leader, RESOURCE_MANAGER)
-        sidecar.sees_changes().waits(0.25)
+        sidecar.sees(flink.elect(leader, RESOURCE_MANAGER)).waits(0.25)
     sidecar.waits(HANDOVER_PATIENCE // SECOND + 1)
     (episode,) = sidecar.episodes()
     lasted = (sidecar.now - began) / SECOND
@@ -279,11 +240,7 @@ def test_bounds_are_rounded_outwards() -> None:
 def test_a_message_gives_the_better_figure_alone() -> None:
     """That of the time without a working leader, where it is known."""
     flink, sidecar = leased(policy=KUBERNETES)
-    sidecar.hears_nothing(15)
-    flink.grant(B)
-    sidecar.sees_changes().waits(0.4)
-    flink.publish_all(B)
-    sidecar.sees_changes().waits(60)
+    sidecar.hears_nothing(15).sees(flink.grant(B)).waits(0.4).sees(flink.publish_all(B)).waits(60)
     sent = sidecar.sent[0]
     assert "no working leader for 8.9 to 16 s" in sent.body
     assert "no published leader" not in sent.body
@@ -293,11 +250,7 @@ def test_jobs_run_again_after_the_time_without_a_working_leader() -> None:
     """The status counts from when the leader stopped, not from when that was observed: it still was the published one for 15 s."""
     flink, sidecar = leased(policy=replace(KUBERNETES, evidence=frozenset({Source.FLINK_REST})))
     shows(sidecar, before(sidecar))
-    sidecar.hears_nothing(15)
-    flink.grant(B)
-    sidecar.sees_changes().waits(0.4)
-    flink.publish_all(B)
-    sidecar.sees_changes().waits(2)
+    sidecar.hears_nothing(15).sees(flink.grant(B)).waits(0.4).sees(flink.publish_all(B)).waits(2)
     shows(sidecar, after(sidecar, 41, 42))
     sidecar.waits(1)
     stated = sidecar.state.clusters[CLUSTER].stated
@@ -317,19 +270,13 @@ FROZEN = "vi SIGSTOP leader 15s then SIGCONT, standby present"
 def test_the_truth_of_recorded_faults_in_zookeeper_lies_between_the_bounds(version: str, phase: str) -> None:
     """From the moment when the process was killed, or stopped, until the next leader: 5 s of session timeout."""
     began = next(entry["wall_ns"] for of, entry in zookeeper_recordings.listener_log(version) if of == phase) // 1000
-    transitions = test_recorded_failovers.watched(version).transitions[phase]
+    transitions = test_recorded_failovers.watched(version).phases[phase]
     _check_bounds([t for t in transitions if t.kind in {"GRANTED", "CHANGED"}], timestamp(began))
 
 
 @pytest.mark.parametrize(
     ("version", "phase"),
-    [
-        ("1.14.6", "kill -9"),
-        ("1.14.6", "SIGSTOP"),
-        ("1.20.5", "kill -9"),
-        ("1.20.5", "SIGSTOP"),
-        ("2.3.0", "kill -9"),
-    ],
+    [("1.14.6", "kill -9"), ("1.14.6", "SIGSTOP"), ("1.20.5", "kill -9"), ("1.20.5", "SIGSTOP"), ("2.3.0", "kill -9")],
 )
 def test_the_truth_of_recorded_faults_in_kubernetes_lies_between_the_bounds(version: str, phase: str) -> None:
     """The same, with leases of 15 s and a renewal every 5 s."""

@@ -19,8 +19,7 @@ def test_a_new_job_is_granted_its_first_leader() -> None:
     """In a complete view a job that appears had nobody: null->B, with no leader known before."""
     flink, sidecar = watching()
     another = ComponentId(Component.JOB, "ab" * 16)
-    flink.submit("ab" * 16).elect(A, another)
-    sidecar.sees_changes()
+    sidecar.sees(flink.submit("ab" * 16).elect(A, another))
     assert [(t.pattern, t.last_known_session_id, t.vacant_seconds) for t in sidecar.transitions(another)] == [
         ("null->B", None, None)
     ]
@@ -30,10 +29,7 @@ def test_a_new_job_is_granted_its_first_leader() -> None:
 def test_a_job_whose_graph_goes_first_is_retired(era: ZNodeLayout) -> None:
     """Flink forgot the job, then its leader went: A->gone, and the job is not known any more."""
     flink, sidecar = watching(era=era)
-    flink.forget()
-    sidecar.sees_changes()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.forget()).sees(flink.vacate(THE_JOB))
     assert [(t.kind, t.pattern) for t in sidecar.transitions()] == [("RETIRED", "A->gone")]
     assert THE_JOB not in sidecar.state.clusters[CLUSTER].components
 
@@ -41,10 +37,7 @@ def test_a_job_whose_graph_goes_first_is_retired(era: ZNodeLayout) -> None:
 def test_a_job_whose_leader_goes_first_is_retired_when_its_graph_goes() -> None:
     """As Flink ends a job: the leader's znode first, then the graph."""
     flink, sidecar = watching()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
-    flink.forget()
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(THE_JOB)).sees(flink.forget())
     assert [t.pattern for t in sidecar.transitions()] == ["A->null", "null->gone"]
     assert THE_JOB not in sidecar.state.clusters[CLUSTER].components
 
@@ -52,11 +45,9 @@ def test_a_job_whose_leader_goes_first_is_retired_when_its_graph_goes() -> None:
 def test_a_job_without_a_leader_that_flink_would_recover_stays_vacant() -> None:
     """Its graph is still there: it waits for a leader, and says for how long it did when it has one."""
     flink, sidecar = watching()
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(20)
+    sidecar.sees(flink.vacate(THE_JOB)).waits(20)
     assert isinstance(sidecar.component_state(THE_JOB).leadership, Vacant)
-    flink.elect(B, THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B, THE_JOB))
     assert [t.pattern for t in sidecar.transitions()] == ["A->null", "null->B"]
     assert sidecar.transitions()[-1].vacant_seconds == pytest.approx(20, abs=0.1)
 
@@ -69,8 +60,7 @@ def test_a_job_that_ended_out_of_sight_is_retired_at_the_next_complete_look(down
         sidecar.is_cut_off().waits(30)
     else:
         sidecar.is_killed(down_for=30)
-    flink.forget()
-    flink.vacate(THE_JOB)
+    flink.forget().vacate(THE_JOB)
     sidecar.connects()
     assert sidecar.transitions(THE_JOB)[-1].pattern == "?->gone"
     assert set(sidecar.state.clusters[CLUSTER].components) == set(CLUSTER_COMPONENTS)
@@ -80,11 +70,7 @@ def test_a_job_that_comes_back_begins_anew() -> None:
     """The same job id, submitted again after it ended, has no history: its first leader is a first election."""
     flink, sidecar = watching()
     for _ in range(2):
-        flink.forget()
-        flink.vacate(THE_JOB)
-        sidecar.sees_changes()
-        flink.submit().elect(A, THE_JOB)
-        sidecar.sees_changes()
+        sidecar.sees(flink.forget().vacate(THE_JOB)).sees(flink.submit().elect(A, THE_JOB))
     assert sidecar.kinds(THE_JOB) == ["RETIRED", "GRANTED"] * 2
     assert {t.last_known_session_id for t in sidecar.transitions(THE_JOB) if t.kind == "GRANTED"} == {None}
     assert len({t.id for t in sidecar.transitions(THE_JOB)}) == 4
@@ -98,18 +84,14 @@ def confirmed(sidecar: Sidecar) -> None:
 def led_and_left(flink: Flink, sidecar: Sidecar, number: int) -> None:
     """So many jobs that nobody submitted have a leader, and lose it."""
     jobs = [ComponentId(Component.JOB, f"{n:032x}") for n in range(number)]
-    flink.elect(A, *jobs)
-    sidecar.sees_changes()
-    flink.vacate(*jobs)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(A, *jobs)).sees(flink.vacate(*jobs))
 
 
 def test_a_job_that_was_never_registered_has_ended_when_the_view_is_confirmed() -> None:
     """It began and ended between two reads of the job store, or somebody published a leader of a job that there is not."""
     flink, sidecar = watching()
     led_and_left(flink, sidecar, 300)
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(THE_JOB))
     sidecar.observe(ViewConfirmed(Moment(sidecar.now - 60 * SECOND, sidecar.now - 60 * SECOND), CLUSTER, 15 * SECOND))
     assert len(sidecar.state.clusters[CLUSTER].components) == 3 + 1 + 300  # confirmed for a time before the loss alone
     sidecar.waits(2)
@@ -123,8 +105,7 @@ def test_short_jobs_that_ended_unseen_are_discovered_no_more(down: str) -> None:
     """However often the sidecar connects again or restarts: each is retired once, and nobody is notified of a vacancy."""
     flink, sidecar = watching()
     jobs = [ComponentId(Component.JOB, f"{n:032x}") for n in range(50)]
-    flink.elect(A, *jobs)
-    sidecar.sees_changes()  # their leaders; they were in no list that was read
+    sidecar.sees(flink.elect(A, *jobs))  # their leaders; they were in no list that was read
     for number in range(4):
         {
             "blind": lambda: sidecar.is_cut_off().waits(30),
@@ -144,10 +125,7 @@ def test_a_short_job_in_a_configmap_ends_with_its_key(era: ConfigMapLayout) -> N
     """Its leader and its plan are removed in one write: A->gone, although it was in no plan that was read."""
     flink, sidecar = leased(era=era)
     short = ComponentId(Component.JOB, "cd" * 16)
-    flink.publish_all(A, short)
-    sidecar.sees_changes()
-    flink.vacate(short)
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish_all(A, short)).sees(flink.vacate(short))
     assert [t.pattern for t in sidecar.transitions(short)] == ["null->B", "A->gone"]
     assert short not in sidecar.state.clusters[CLUSTER].components
 
@@ -160,8 +138,7 @@ def test_a_short_job_in_a_configmap_that_ended_unseen_is_retired_once(era: Confi
     short = ComponentId(Component.JOB, "cd" * 16)
     if era is ConfigMapLayout.K1:
         flink.grant(A, short)
-    flink.publish_all(A, short)
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish_all(A, short))
     for number in range(3):
         if down == "blind":
             sidecar.is_cut_off().waits(5)
@@ -172,8 +149,7 @@ def test_a_short_job_in_a_configmap_that_ended_unseen_is_retired_once(era: Confi
         elif number == 0:
             flink.vacate(short)
         flink.config_maps.renew()
-        sidecar.connects()
-        sidecar.watches(40)
+        sidecar.connects().watches(40)
     assert [t.pattern for t in sidecar.transitions(short) if t.kind != "OBSCURED"] == ["null->B", "?->gone"]
     assert "FlinkNoLeader" not in {delivery.alert for delivery in sidecar.sent}
 
@@ -185,8 +161,7 @@ def test_a_job_store_that_cannot_be_read_any_more_ends_no_job(store: str) -> Non
     other = next(path for path in JOB_STORES if path != store)
     sidecar.is_refused(store, "60000 children")
     led_and_left(flink, sidecar, 1)
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(THE_JOB))
     sidecar.reads_lists([other])
     confirmed(sidecar.waits(2))
     assert len(sidecar.state.clusters[CLUSTER].components) == len(ALL_FOUR) + 1
@@ -212,10 +187,7 @@ def test_a_job_that_never_had_a_leader_is_retired_each_time_under_its_own_id() -
     """Submitted and withdrawn twice before anybody led it: two happenings."""
     flink, sidecar = watching()
     for _ in range(2):
-        flink.submit("cd" * 16)
-        sidecar.sees_changes()
-        flink.forget("cd" * 16)
-        sidecar.sees_changes()
+        sidecar.sees(flink.submit("cd" * 16)).sees(flink.forget("cd" * 16))
     retired = sidecar.transitions(ComponentId(Component.JOB, "cd" * 16))
     assert [t.pattern for t in retired] == ["null->gone"] * 2
     assert len({t.id for t in retired}) == 2

@@ -52,11 +52,9 @@ def act(name: str, flink: Flink, sidecar: Sidecar, seconds: int) -> None:
     """One thing that can happen, and then time passes."""
     match name:
         case "vacate" | "vacate one":
-            flink.vacate(*(ALL_FOUR if name == "vacate" else (REST_SERVER,)))
-            sidecar.sees_changes()
+            sidecar.sees(flink.vacate(*(ALL_FOUR if name == "vacate" else (REST_SERVER,))))
         case "elect":
-            flink.elect(B if seconds % 2 else A)
-            sidecar.sees_changes()
+            sidecar.sees(flink.elect(B if seconds % 2 else A))
         case "cut off":
             sidecar.is_cut_off()
         case "connect":
@@ -74,18 +72,7 @@ def act(name: str, flink: Flink, sidecar: Sidecar, seconds: int) -> None:
     sidecar.waits(seconds, tick=max(1, seconds / 20))
 
 
-ACTS = (
-    "vacate",
-    "vacate one",
-    "elect",
-    "cut off",
-    "connect",
-    "confirm",
-    "kill",
-    "refuse",
-    "suspend",
-    "resume",
-)
+ACTS = ("vacate", "vacate one", "elect", "cut off", "connect", "confirm", "kill", "refuse", "suspend", "resume")
 
 
 def histories(*names: str) -> st.SearchStrategy[list[tuple[str, int]]]:
@@ -185,11 +172,9 @@ def test_a_vacancy_of_one_component_is_bad_and_one_of_a_job_is_not() -> None:
     """Dispatcher, resource manager and REST server have to be led together."""
     flink, sidecar = watching()
     before = totals_of(sidecar)
-    flink.vacate(THE_JOB)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.vacate(THE_JOB)).waits(10)
     assert totals_of(sidecar).vacant == before.vacant
-    flink.vacate(REST_SERVER)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.vacate(REST_SERVER)).waits(10)
     assert totals_of(sidecar).vacant - before.vacant == 10 * SECOND + 1000
 
 
@@ -210,9 +195,7 @@ def test_a_view_that_was_stale_was_blind_since_it_was_last_confirmed() -> None:
     flink, sidecar = watching()
     sidecar.observe(ViewConfirmed(sidecar.moment, CLUSTER, 5 * SECOND))
     confirmed_at, before = sidecar.now - 1000, totals_of(sidecar)
-    sidecar.waits(4)
-    flink.vacate(*ALL_FOUR)
-    sidecar.sees_changes().waits(20)
+    sidecar.waits(4).sees(flink.vacate(*ALL_FOUR)).waits(20)
     after = totals_of(sidecar)
     assert after.vacant == before.vacant
     assert after.unobserved - before.unobserved == sidecar.now - confirmed_at

@@ -53,8 +53,7 @@ def test_a_renewal_is_never_a_transition_and_writes_nothing_down(era: ConfigMapL
     flink, sidecar = leased(era=era)
     before = sidecar.state.clusters
     for _ in range(180):
-        flink.config_maps.renew()
-        sidecar.sees_changes()
+        sidecar.sees(flink.config_maps.renew())
         sidecar.now += 5_000_000
     assert sidecar.records == []
     assert list(changes(replace(sidecar.state, clusters=before), sidecar.state)) == []
@@ -71,8 +70,7 @@ def test_others_write_into_the_config_map_too() -> None:
     """A label, a checkpoint, whatever: the resource version rises, and nothing happened."""
     flink, sidecar = leased()
     for _ in range(5):
-        flink.config_maps.write(ONE)
-        sidecar.sees_changes()
+        sidecar.sees(flink.config_maps.write(ONE))
     assert sidecar.transitions() == []
 
 
@@ -100,8 +98,7 @@ def test_the_duration_is_the_leases_own(duration: object) -> None:
     """`high-availability.kubernetes.leader-election.lease-duration`, in both spellings."""
     flink = Flink(ConfigMaps(duration=duration)).elect(A)
     sidecar = LeaseSidecar(flink)
-    sidecar.connects()
-    sidecar.hears_nothing(3)
+    sidecar.connects().hears_nothing(3)
     assert patterns(sidecar) == ["?->A"]
     sidecar.hears_nothing(1.5)
     assert patterns(sidecar) == ["?->A", "A->null"]
@@ -119,8 +116,7 @@ def test_time_alone_ends_no_lease() -> None:
 def test_blindness_never_ends_a_lease() -> None:
     """The clock begins anew when the view is back: a leader that lives has then time to show it."""
     _, sidecar = leased()
-    sidecar.is_cut_off().waits(300)
-    sidecar.connects()
+    sidecar.is_cut_off().waits(300).connects()
     assert patterns(sidecar) == ["A->?", "?->A"]
     sidecar.hears_nothing(15)
     assert patterns(sidecar) == ["A->?", "?->A"]
@@ -131,9 +127,7 @@ def test_blindness_never_ends_a_lease() -> None:
 def test_a_short_blink_puts_the_end_of_a_lease_off() -> None:
     """Within the trust window nothing is reported, and still the clock begins anew."""
     _, sidecar = leased()
-    sidecar.hears_nothing(12).is_cut_off().waits(1)
-    sidecar.connects()
-    sidecar.hears_nothing(15)
+    sidecar.hears_nothing(12).is_cut_off().waits(1).connects().hears_nothing(15)
     assert patterns(sidecar) == []
     sidecar.hears_nothing(1.5)
     assert patterns(sidecar) == ["A->null"]
@@ -151,12 +145,10 @@ def test_a_lease_that_has_run_out_stays_so_until_it_is_renewed(how: str) -> None
         sidecar.is_cut_off().waits(60)
     else:
         (sidecar.is_killed if how == "killed" else sidecar.is_replaced)(down_for=60)
-    sidecar.connects()
-    sidecar.hears_nothing(60)
+    sidecar.connects().hears_nothing(60)
     assert patterns(sidecar) == ["A->null", *(["null->?"] if how == "blind" else []), "?->null"]
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
-    flink.config_maps.renew()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.renew())
     assert patterns(sidecar)[-1] == "null->B"
 
 
@@ -164,9 +156,7 @@ def test_a_leader_that_renews_late_is_the_same_leader_again_each_time() -> None:
     """It lives after all. Each end and each return is a happening of its own."""
     flink, sidecar = leased()
     for _ in range(3):
-        sidecar.hears_nothing(18)
-        flink.config_maps.renew()
-        sidecar.sees_changes()
+        sidecar.hears_nothing(18).sees(flink.config_maps.renew())
     assert patterns(sidecar) == ["A->null", "null->B"] * 3
     granted = [t for t in sidecar.transitions(DISPATCHER) if t.kind == "GRANTED"]
     assert {(t.same_leader, t.same_process, t.elections) for t in granted} == {(True, True, 0)}
@@ -177,11 +167,7 @@ def test_a_leader_that_renewed_late_is_remembered_as_such() -> None:
     """Its next end is another happening than its first, also when an outage of ours lies between."""
     flink, sidecar = leased()
     for _ in range(2):
-        sidecar.hears_nothing(18)
-        flink.config_maps.renew()
-        sidecar.sees_changes()
-        sidecar.is_cut_off().waits(10)
-        sidecar.connects()
+        sidecar.hears_nothing(18).sees(flink.config_maps.renew()).is_cut_off().waits(10).connects()
     revoked = [t.id for t in sidecar.transitions(DISPATCHER) if t.kind == "REVOKED"]
     assert len(set(revoked)) == len(revoked) == 2
 
@@ -190,10 +176,7 @@ def test_a_term_that_goes_on_may_end_all_the_same() -> None:
     """A leader that renewed late, and is lost later on: two episodes, each reported."""
     flink, sidecar = leased()
     sidecar.hears_nothing(18)
-    flink.config_maps.renew()
-    sidecar.sees_changes().watches(20)
-    flink.elect(B)
-    sidecar.sees_changes().watches(20)
+    sidecar.sees(flink.config_maps.renew()).watches(20).sees(flink.elect(B)).watches(20)
     late, lost = sidecar.episodes()
     assert (late.cause, lost.cause) == ("lease_renewal_failed", "jobmanager_lost")
     assert late.id != lost.id
@@ -206,19 +189,15 @@ def test_a_term_that_goes_on_may_end_all_the_same() -> None:
 def test_another_holder_with_the_old_addresses_is_not_yet_a_leader() -> None:
     """A takeover, as Flink does it: the lease, then the old addresses one by one, then its own; the job's is overwritten in place."""
     flink, sidecar = leased()
-    flink.grant(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.grant(B))
     assert {patterns(sidecar, component)[0] for component in ALL_FOUR} == {"A->null"}
     assert reasons(sidecar) == {"another holder, the old address still there"}
     for component in CLUSTER_COMPONENTS:
-        flink.vacate(component)
-        sidecar.sees_changes()
-    flink.config_maps.renew()
-    sidecar.sees_changes()
+        sidecar.sees(flink.vacate(component))
+    sidecar.sees(flink.config_maps.renew())
     assert len(sidecar.transitions()) == 4
     for component in ALL_FOUR:
-        flink.publish_all(B, component)
-        sidecar.sees_changes()
+        sidecar.sees(flink.publish_all(B, component))
         assert patterns(sidecar, component) == ["A->null", "null->B"]
     granted = [t for t in sidecar.transitions() if t.kind == "GRANTED"]
     assert {(t.same_process, t.elections, t.unobserved) for t in granted} == {(False, 1, 0)}
@@ -230,31 +209,22 @@ def test_keys_that_are_removed_one_by_one_are_revoked_one_by_one() -> None:
     flink, sidecar = leased()
     order = [REST_SERVER, THE_JOB, DISPATCHER, RESOURCE_MANAGER]
     for component in order:
-        flink.vacate(component)
-        sidecar.sees_changes()
-    flink.config_maps.release()
-    sidecar.sees_changes()
-    flink.grant(A)
-    sidecar.sees_changes()
-    sidecar.hears_nothing(24)
+        sidecar.sees(flink.vacate(component))
+    sidecar.sees(flink.config_maps.release()).sees(flink.grant(A)).hears_nothing(24)
     assert [(t.component, t.pattern) for t in sidecar.transitions()] == [(c.component, "A->null") for c in order]
     assert reasons(sidecar) == {"the address was removed"}
-    flink.elect(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.elect(B))
     assert patterns(sidecar) == ["A->null", "null->B"]
 
 
 def test_a_lease_that_is_released_is_nobodys() -> None:
     """After an outage a leader gives up, takes the lease again and leads in a new session: A->null->B, and it is the same process."""
     flink, sidecar = leased()
-    flink.config_maps.release()
-    sidecar.sees_changes()
+    sidecar.sees(flink.config_maps.release())
     assert reasons(sidecar) == {"the lease was released"}
-    flink.grant(A)
-    sidecar.sees_changes()
+    sidecar.sees(flink.grant(A))
     assert patterns(sidecar) == ["A->null"]
-    flink.publish_all(A_AGAIN)
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish_all(A_AGAIN))
     assert patterns(sidecar) == ["A->null", "null->B"]
     assert sidecar.transitions(DISPATCHER)[-1].same_process is True
     sidecar.watches(10)
@@ -264,18 +234,15 @@ def test_a_lease_that_is_released_is_nobodys() -> None:
 def test_the_same_holder_that_takes_the_lease_anew_does_not_lead_with_what_it_wrote_before() -> None:
     """A new term, whoever's: seen without the release between."""
     flink, sidecar = leased()
-    flink.grant(A)
-    sidecar.sees_changes()
+    sidecar.sees(flink.grant(A))
     assert reasons(sidecar) == {"the same holder took the lease anew, the old address still there"}
 
 
 def test_a_new_session_in_the_same_term_is_a_change() -> None:
     """1.14: the leader gave up and led again without losing its lock. Another address in one session is the same leader elsewhere."""
     flink, sidecar = leased()
-    flink.publish_all(A_AGAIN, DISPATCHER)
-    sidecar.sees_changes()
-    flink.publish(DISPATCHER, replace(A_AGAIN.leads(DISPATCHER), address="elsewhere"))
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish_all(A_AGAIN, DISPATCHER))
+    sidecar.sees(flink.publish(DISPATCHER, replace(A_AGAIN.leads(DISPATCHER), address="elsewhere")))
     assert patterns(sidecar) == ["A->B", "A->A'"]
     assert {t.same_process for t in sidecar.transitions(DISPATCHER)} == {True}
 
@@ -293,8 +260,7 @@ def test_a_takeover_out_of_sight_leaves_the_old_addresses_to_nobody(how: str) ->
     for component in ALL_FOUR:
         assert patterns(sidecar, component)[-1] == "?->null"
     assert reasons(sidecar) == {"another holder, the old address still there"}
-    flink.publish_all(B)
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish_all(B))
     assert patterns(sidecar)[-1] == "null->B"
 
 
@@ -315,12 +281,9 @@ def test_a_fresh_cluster_grants_its_first_leaders() -> None:
     """The lease, then the values, one after the other: partial states are normal."""
     flink = Flink(ConfigMaps())
     sidecar = LeaseSidecar(flink)
-    sidecar.connects()
-    flink.grant(A)
-    sidecar.sees_changes()
+    sidecar.connects().sees(flink.grant(A))
     for component in CLUSTER_COMPONENTS:
-        flink.publish_all(A, component)
-        sidecar.sees_changes()
+        sidecar.sees(flink.publish_all(A, component))
     assert [(t.component, t.pattern) for t in sidecar.transitions()[3:]] == [
         (component.component, "null->B") for component in CLUSTER_COMPONENTS
     ]
@@ -333,8 +296,7 @@ def test_a_job_that_an_earlier_leader_has_left_is_led_by_nobody() -> None:
     sidecar.connects()
     assert patterns(sidecar) == ["?->A"]
     assert [(t.pattern, t.reason) for t in sidecar.transitions(THE_JOB)] == [("?->null", "left by an earlier leader")]
-    flink.publish_all(B, THE_JOB)
-    sidecar.sees_changes()
+    sidecar.sees(flink.publish_all(B, THE_JOB))
     assert patterns(sidecar, THE_JOB) == ["?->null", "null->B"]
 
 
@@ -344,8 +306,7 @@ def test_up_to_1_14_each_component_has_a_session_of_its_own() -> None:
     sidecar = LeaseSidecar(flink)
     sidecar.connects()
     assert {t.pattern for t in sidecar.transitions()} == {"?->A"}
-    sidecar.watches(30, *CLUSTER_COMPONENTS)
-    sidecar.looks()
+    sidecar.watches(30, *CLUSTER_COMPONENTS).looks()
     sidecar.watches(10, *CLUSTER_COMPONENTS)  # recorded once no failover can claim it any more
     assert [(t.component, t.pattern) for t in sidecar.transitions()[4:]] == [("job", "A->null")]
 
@@ -353,8 +314,7 @@ def test_up_to_1_14_each_component_has_a_session_of_its_own() -> None:
 def test_a_dead_cluster_is_held_until_its_lease_is_seen_to_run_out() -> None:
     """At first sight nothing distinguishes a dead leader from a living one: no clock of others is trusted."""
     sidecar = LeaseSidecar(Flink(ConfigMaps()).elect(A))
-    sidecar.connects()
-    sidecar.hears_nothing(18)
+    sidecar.connects().hears_nothing(18)
     assert patterns(sidecar) == ["?->A", "A->null"]
 
 
@@ -375,12 +335,10 @@ def test_no_vacancy_is_derived_while_the_lease_is_renewed(era: ConfigMapLayout, 
     due = sidecar.now + 15 * SECOND
     for beat, seconds in beats:
         if beat in {"blink", "outage"}:
-            sidecar.is_cut_off().waits(1 if beat == "blink" else 10 * seconds, tick=1)
-            sidecar.connects()
+            sidecar.is_cut_off().waits(1 if beat == "blink" else 10 * seconds, tick=1).connects()
             due = sidecar.now + 15 * SECOND
         elif beat == "renewal" or sidecar.now + seconds * SECOND > due:
-            flink.config_maps.renew()
-            sidecar.sees_changes()
+            sidecar.sees(flink.config_maps.renew())
             due = sidecar.now + 15 * SECOND
         else:
             sidecar.waits(seconds, tick=1)

@@ -104,8 +104,7 @@ def test_clusters_that_were_left_behind_are_one_message() -> None:
     taken, _ = handover.adopt(sidecar.policy, State(), names[0], document, sidecar.moment)
     assert taken.alerts.groups.keys() == {fingerprint}, "the next sidecar would notify of them once more"
     assert set(taken.alerts.groups[fingerprint].members) <= set(group.members)
-    flink.vacate()
-    sidecar.sees_changes().waits(120)
+    sidecar.sees(flink.vacate()).waits(120)
     assert [delivery.title for delivery in sidecar.sent[1:]] == [
         "[DOWN] default: no leader for 35 s, probably jm-a was lost, 1 job stands still"
     ]

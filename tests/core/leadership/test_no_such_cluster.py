@@ -53,8 +53,7 @@ def test_where_nothing_ever_was_no_time_is_covered() -> None:
     flink, sidecar = nothing_there()
     sidecar.waits(4000, tick=1)
     assert {record.state for record in sidecar.coverage()} == {"blind"}
-    sidecar.is_cut_off()
-    sidecar.connects()
+    sidecar.is_cut_off().connects()
     sidecar.observe(ChildrenObserved(sidecar.moment, CLUSTER, "/leader/latch", ("_c_1",)))
     sidecar.waits(4000, tick=1)
     states = [record.state for record in sidecar.coverage()]
@@ -75,8 +74,7 @@ def test_a_flink_that_is_started_later_is_watched_from_then_on() -> None:
     assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "SHRANK")]
     sidecar.waits(20, tick=1)
     assert sidecar.sent_reasons()[1:] == [("FlinkNoLeader", "FIRST")]
-    flink.elect(A)
-    sidecar.sees_changes().waits(70, tick=1)
+    sidecar.sees(flink.elect(A)).waits(70, tick=1)
     assert sidecar.sent_reasons()[2:] == [("FlinkLeadersOutOfSight", "RESOLVED"), ("FlinkNoLeader", "RESOLVED")]
 
 

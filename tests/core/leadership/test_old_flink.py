@@ -37,16 +37,14 @@ def test_it_is_named_and_no_missing_leader_is_notified() -> None:
     assert {(leader.state, leader.reason) for leader in leaders(Snapshot(sidecar.moment, sidecar.state))} == {
         ("unknown", "not supported")
     }
-    flink.vacate(JOB_MANAGER)
-    sidecar.sees_changes().waits(600, tick=1)
+    sidecar.sees(flink.vacate(JOB_MANAGER)).waits(600, tick=1)
     assert sidecar.sent_reasons() == [("FlinkLeadersOutOfSight", "FIRST")]
 
 
 def test_a_new_process_knows_it_too() -> None:
     """Of the journal it has the last leader; what that means is read again."""
     _, sidecar = with_old_job_manager()
-    sidecar.connects().waits(5)
-    sidecar.is_killed(10).connects().waits(100, tick=1)
+    sidecar.connects().waits(5).is_killed(10).connects().waits(100, tick=1)
     assert missing(sidecar) == str(TooOld())
     assert not [delivery for delivery in sidecar.sent if delivery.alert == "FlinkNoLeader"]
 
@@ -55,9 +53,7 @@ def test_after_an_upgrade_it_is_watched() -> None:
     """Its JobManager has as long as any other to elect the first leader of the rest."""
     flink, sidecar = with_old_job_manager()
     sidecar.connects().waits(300, tick=1)
-    flink.vacate(JOB_MANAGER)
-    flink.elect(A, DISPATCHER)
-    sidecar.sees_changes().waits(60, tick=1)
+    sidecar.sees(flink.vacate(JOB_MANAGER).elect(A, DISPATCHER)).waits(60, tick=1)
     assert missing(sidecar) == "None"
     assert ("FlinkLeadersOutOfSight", "SHRANK") in sidecar.sent_reasons()
     assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
@@ -70,8 +66,7 @@ def test_with_any_other_leader_it_is_a_newer_flink(component: ComponentId) -> No
     flink.elect(A, component)
     sidecar.connects()
     assert missing(sidecar) == "None"
-    flink.vacate(component)
-    sidecar.sees_changes().waits(60, tick=1)
+    sidecar.sees(flink.vacate(component)).waits(60, tick=1)
     assert ("FlinkNoLeader", "FIRST") in sidecar.sent_reasons()
 
 

@@ -20,10 +20,7 @@ def split() -> tuple[Flink, Sidecar]:
 def take_turns(flink: Flink, sidecar: Sidecar, times: int, every: float = 0.05) -> None:
     """B deletes what A published and publishes itself, A does the same, and so on."""
     for turn in range(times):
-        flink.vacate()
-        sidecar.sees_changes()
-        flink.elect((B, A)[turn % 2])
-        sidecar.sees_changes().waits(every, tick=every)
+        sidecar.sees(flink.vacate()).sees(flink.elect((B, A)[turn % 2])).waits(every, tick=every)
 
 
 def test_a_split_is_notified_once_as_what_it_is() -> None:
@@ -55,8 +52,7 @@ def test_its_end_is_notified_once_after_a_calm_minute() -> None:
     assert sidecar.sent_reasons() == [("FlinkSplitLeadership", "FIRST")]
     sidecar.waits(80)
     assert sidecar.sent_reasons() == [("FlinkSplitLeadership", "FIRST"), ("FlinkSplitLeadership", "RESOLVED")]
-    flink.elect(job_manager("jm-c"))
-    sidecar.sees_changes().waits(60)
+    sidecar.sees(flink.elect(job_manager("jm-c"))).waits(60)
     assert sidecar.sent_reasons()[2:] == [("FlinkLeaderChanged", "FIRST")]
 
 
@@ -84,10 +80,8 @@ def test_a_repair_is_no_split() -> None:
     """Flink rewrites what was tampered with: once, or now and then, a leader that comes back is no contender."""
     flink, sidecar = split()
     for _ in range(5):
-        flink.publish(DISPATCHER, JobManager("tampered", B.session_id, 9).leads(DISPATCHER), owner=9)
-        sidecar.sees_changes()
-        flink.publish(DISPATCHER, A.leads(DISPATCHER))
-        sidecar.sees_changes().waits(20)
+        sidecar.sees(flink.publish(DISPATCHER, JobManager("tampered", B.session_id, 9).leads(DISPATCHER), owner=9))
+        sidecar.sees(flink.publish(DISPATCHER, A.leads(DISPATCHER))).waits(20)
     assert all(t.returned for t in sidecar.transitions(DISPATCHER)[1::2])
     assert not any(t.split for t in sidecar.transitions())
     assert "FlinkSplitLeadership" not in dict(sidecar.sent_reasons())
@@ -97,8 +91,7 @@ def test_failovers_in_a_row_are_no_split() -> None:
     """Five elections within seconds, each with a session id of its own, are five failovers."""
     flink, sidecar = split()
     for term in range(5):
-        flink.elect(job_manager("jm-b", term), *ALL_FOUR)
-        sidecar.sees_changes().waits(1)
+        sidecar.sees(flink.elect(job_manager("jm-b", term), *ALL_FOUR)).waits(1)
     assert not any(t.returned for t in sidecar.transitions())
     assert dict(sidecar.waits(20).sent_reasons()) == {"FlinkLeaderChanged": "FIRST"}
 
@@ -107,10 +100,7 @@ def test_the_same_leader_after_an_outage_is_no_return() -> None:
     """A vacancy between a leader and itself is no contest, however often it happens."""
     flink, sidecar = split()
     for _ in range(10):
-        flink.vacate()
-        sidecar.sees_changes()
-        flink.elect(A)
-        sidecar.sees_changes()
+        sidecar.sees(flink.vacate()).sees(flink.elect(A))
     assert not any(t.returned for t in sidecar.transitions())
 
 

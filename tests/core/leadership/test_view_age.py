@@ -31,8 +31,7 @@ def test_a_vacancy_that_is_confirmed_all_the_time_is_notified_in_time() -> None:
     """With a confirmation each second, a vacancy of 30 s fires as it does without any."""
     flink, sidecar = watching()
     confirmed(sidecar)
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(DISPATCHER))
     sees_for(sidecar, 31)
     sidecar.waits(6)
     assert sidecar.sent_reasons() == [("FlinkNoLeader", "FIRST")]
@@ -42,8 +41,7 @@ def test_a_vacancy_in_a_view_that_nobody_confirms_is_not_notified() -> None:
     """The store went silent behind a deletion, whatever else still trickles in: no vacancy fires, and the sidecar is not ready."""
     flink, sidecar = watching()
     confirmed(sidecar)
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(DISPATCHER))
     for _ in range(120):
         sidecar.waits(1)
         sidecar.reads(flink.znodes.path(DISPATCHER))  # something that says nothing new
@@ -55,8 +53,7 @@ def test_confirmations_that_are_ever_later_are_no_fresh_view() -> None:
     """A backlog that grows: each confirmation is of a moment longer ago, and nothing that lasts is decided by the time on our clock."""
     flink, sidecar = watching()
     confirmed(sidecar)
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes()
+    sidecar.sees(flink.vacate(DISPATCHER))
     for second in range(1, 60):
         sidecar.waits(1)
         confirmed(sidecar, seconds_ago=second * 0.9)
@@ -68,9 +65,7 @@ def test_a_view_that_is_confirmed_again_goes_on_where_it_was() -> None:
     """A leader that was away for a moment of that time is no vacancy; one that is still away is, as soon as that is confirmed."""
     flink, sidecar = watching()
     confirmed(sidecar)
-    flink.vacate(DISPATCHER)
-    sidecar.sees_changes()
-    sidecar.waits(40)
+    sidecar.sees(flink.vacate(DISPATCHER)).waits(40)
     assert not is_ready(sidecar)
     confirmed(sidecar)
     sidecar.waits(0.25)

@@ -63,8 +63,7 @@ def test_a_condition_that_does_not_hold_for_long_enough_is_pending() -> None:
     assert {row.state for row in (*others, last)} == {"pending"}
     assert {row.fires_at[:19] for row in others if row.fires_at} == {"2026-11-20T08:01:30"}
     assert not last.notified
-    sidecar.flink.elect(B)
-    sidecar.sees_changes().waits(20)
+    sidecar.sees(sidecar.flink.elect(B)).waits(20)
     assert shown(sidecar) == []
 
 

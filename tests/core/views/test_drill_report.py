@@ -25,11 +25,9 @@ def test_a_report_before_in_and_after_the_failover() -> None:
     sidecar.silenced_by(drill(lasts=300))
     sidecar.waits(15)
     assert (exit_status(reported(sidecar)), reported(sidecar).reasons) == (3, ("No failover was observed yet.",))
-    flink.vacate()
-    sidecar.sees_changes().waits(4)
+    sidecar.sees(flink.vacate()).waits(4)
     assert reported(sidecar).reasons == ("Not every component has a leader again yet.",)
-    flink.elect(B)
-    sidecar.sees_changes().waits(20)
+    sidecar.sees(flink.elect(B)).waits(20)
     in_time = reported(sidecar)
     assert (exit_status(in_time), in_time.reasons, in_time.over_at) == (0, (), None)
     sidecar.waits(400)
@@ -59,12 +57,9 @@ def test_a_leader_that_is_elected_after_the_window_fails_the_drill() -> None:
     """Also when everything came back in the end."""
     flink, sidecar = watching(policy=DRILLING)
     sidecar.silenced_by(drill(lasts=100))
-    sidecar.waits(50)
-    flink.vacate()
-    sidecar.sees_changes().waits(100)
+    sidecar.waits(50).sees(flink.vacate()).waits(100)
     assert exit_status(reported(sidecar)) == 3
-    flink.elect(B)
-    sidecar.sees_changes().waits(30)
+    sidecar.sees(flink.elect(B)).waits(30)
     assert reported(sidecar).reasons == ("Not every component had a leader again when the window ended.",)
     assert exit_status(reported(sidecar)) == 1
 
@@ -74,8 +69,7 @@ def test_drills_are_compared_with_earlier_ones_of_their_cluster() -> None:
     flink, sidecar = watching(policy=DRILLING)
     sidecar.silenced_by(drill(lasts=200))
     sidecar.waits(15)
-    fail_over(flink, sidecar, after=3)
-    sidecar.waits(200)
+    fail_over(flink, sidecar, after=3).waits(200)
     assert table(reported(sidecar)) == []
     starts = (sidecar.now - drill().starts_at) / SECOND + 60
     sidecar.silenced_by(drill(number=2, starts=starts, lasts=100))

@@ -13,7 +13,7 @@ from sidecar.core.records import AnyRecord, EpisodeRecord
 from sidecar.core.views.explain import explanation_lines, find
 from tests.core.alerting.test_silences import SILENCED, silence
 from tests.kit.cluster import B
-from tests.kit.core_sidecar import Sidecar, fail_over, leased, watching
+from tests.kit.core_sidecar import Sidecar, fail_over, failed_over, leased, watching
 from tests.kit.outcomes import oom_with_a_lost_job
 
 
@@ -28,8 +28,7 @@ def named(sidecar: Sidecar, name: str) -> list[str]:
 def test_a_failover_says_who_was_notified() -> None:
     """Each notification once, with its last outcome."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    sidecar.waits(10)
+    fail_over(flink, sidecar).waits(10)
     [line] = named(sidecar, "notified")
     assert line.startswith("ops#0: FlinkLeaderChanged FIRST delivered at 2026-")
 
@@ -38,8 +37,7 @@ def test_a_silenced_failover_names_the_silence_once() -> None:
     """However many components it has."""
     flink, sidecar = watching(policy=SILENCED)
     sidecar.silenced_by(silence())
-    fail_over(flink, sidecar)
-    sidecar.waits(10)
+    fail_over(flink, sidecar).waits(10)
     [line] = named(sidecar, "notified")
     assert line.startswith("ops: FlinkLeaderChanged SUPPRESSED_BY_SILENCE ")
 
@@ -49,8 +47,7 @@ def test_alerts_of_several_rules_that_were_suppressed_are_a_line_each() -> None:
     rules = (*SILENCED.rules, Rule("FlinkFlapping", Trigger.EPISODES))
     flink, sidecar = watching(policy=replace(SILENCED, rules=rules))
     sidecar.silenced_by(silence())
-    fail_over(flink, sidecar)
-    sidecar.waits(10)
+    fail_over(flink, sidecar).waits(10)
     assert {line.split()[1] for line in named(sidecar, "notified")} == {"FlinkLeaderChanged", "FlinkFlapping"}
 
 
@@ -66,8 +63,7 @@ def test_what_nobody_observed_is_not_called_published() -> None:
 def test_an_address_whose_absence_was_not_observed_is_not_said_to_have_been_published_always() -> None:
     """In pods it may have been absent for long between two observations."""
     flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    sidecar.waits(10)
+    fail_over(flink, sidecar).waits(10)
     like = sidecar.episodes()[-1]
     bounds = {"downtime_seconds_at_least": 12.0, "downtime_seconds_at_most": 25.0}
     record = replace(like, vacant_seconds=None, vacant_seconds_by_component={}, **bounds)
@@ -77,13 +73,6 @@ def test_an_address_whose_absence_was_not_observed_is_not_said_to_have_been_publ
 
 
 # -- why it died, and what came back ------------------------------------------------------------------------------------
-
-
-def failed_over() -> EpisodeRecord:
-    """A failover from A to B, which took 2 s."""
-    flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    return sidecar.waits(10).episodes()[0]
 
 
 def words(*records: AnyRecord) -> str:
@@ -139,9 +128,7 @@ def test_the_record_says_how_many_jobs_were_lost() -> None:
     """With the leaders' ConfigMap, which somebody deleted."""
     flink, sidecar = leased()
     flink.config_maps.delete()
-    sidecar.sees_changes().waits(40)
-    flink.elect(B, *CLUSTER_COMPONENTS)
-    sidecar.sees_changes().watches(100)
+    sidecar.sees_changes().waits(40).sees(flink.elect(B, *CLUSTER_COMPONENTS)).watches(100)
     [episode] = sidecar.episodes()
     assert (episode.jobs_ended, episode.jobs_lost) == (1, 1)
     assert "jobs       1 of 1 failed over, 1 lost (Flink does not know it any more)" in words(episode)

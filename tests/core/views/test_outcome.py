@@ -7,16 +7,14 @@ from sidecar.core.records import Annotation, Death, EpisodeRecord, Record, Recov
 from sidecar.core.views.episode_view import best_death, needs_review, outcomes_of, recovery_of
 from sidecar.core.views.explain import annotation, find, note
 from tests.kit.cluster import THE_JOB
-from tests.kit.core_sidecar import fail_over, watching
+from tests.kit.core_sidecar import failed_over, watching
 from tests.kit.outcomes import OTHER_JOB, after, death, oom_with_a_lost_job, recovery
 
 
 @pytest.fixture
 def episode() -> EpisodeRecord:
     """A failover that is over."""
-    flink, sidecar = watching()
-    fail_over(flink, sidecar)
-    return sidecar.waits(10).episodes()[0]
+    return failed_over()
 
 
 def noted(episode: EpisodeRecord) -> Annotation:

@@ -59,8 +59,7 @@ def test_a_change_that_was_not_observed_has_no_times() -> None:
 def test_a_leader_that_another_one_replaces_leaves_no_vacancy() -> None:
     """From A to B in one write."""
     flink, sidecar = watching()
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    sidecar.sees(flink.elect(B)).waits(10)
     assert [stage for stage, _ in stages_of(sidecar.records, sidecar.episodes()[0])] == ["elected", "dispatcher"]
 
 
@@ -104,7 +103,6 @@ def test_the_first_leader_counts_if_several_followed_each_other() -> None:
     """And the dispatcher's last one."""
     flink, sidecar = watching()
     fail_over(flink, sidecar)
-    fail_over(flink, sidecar, after=1)
-    sidecar.waits(10)
+    fail_over(flink, sidecar, after=1).waits(10)
     [episode] = sidecar.episodes()
     assert stages_of(sidecar.records, episode) == [("no_leader", 0.0), ("elected", 2.0), ("dispatcher", 3.0)]

@@ -40,8 +40,7 @@ def only(answer: ShownStatus) -> ShownCluster:
 def test_a_vacancy_is_as_old_as_a_running_sidecar_knows() -> None:
     """Not as old as the command."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(43)
+    sidecar.sees(flink.vacate()).waits(43)
     answer = asked(flink, sidecar)
     assert answer.status == "DOWN"
     assert {round(leader.age_seconds) for leader in only(answer).leaders} == {43}
@@ -51,8 +50,7 @@ def test_a_vacancy_is_as_old_as_a_running_sidecar_knows() -> None:
 def test_a_sidecar_that_has_ended_may_have_missed_a_leader() -> None:
     """So nothing is claimed of when the vacancy began."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(43)
+    sidecar.sees(flink.vacate()).waits(43)
     cluster = only(asked(flink, sidecar, running=False))
     assert {leader.since for leader in cluster.leaders} == {None}
 
@@ -60,8 +58,7 @@ def test_a_sidecar_that_has_ended_may_have_missed_a_leader() -> None:
 def test_a_leader_that_the_sidecar_does_not_know_has_its_own_age() -> None:
     """The journal is a moment behind the store."""
     flink, sidecar = watching()
-    flink.vacate()
-    flink.elect(B)
+    flink.vacate().elect(B)
     answer = asked(flink, sidecar)
     assert answer.status == "UNCHECKED"
     assert {leader.leader_address and "jm-b" in leader.leader_address for leader in only(answer).leaders} == {True}
@@ -70,8 +67,7 @@ def test_a_leader_that_the_sidecar_does_not_know_has_its_own_age() -> None:
 def test_alerts_are_those_of_the_sidecar() -> None:
     """The command has no rules that it evaluates itself."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(43)
+    sidecar.sees(flink.vacate()).waits(43)
     assert {alert.alert for alert in only(asked(flink, sidecar)).alerts} == {"FlinkNoLeader"}
 
 
@@ -179,11 +175,7 @@ def test_a_running_sidecar_knows_that_such_a_leader_is_older() -> None:
     reader.now = sidecar.now
     live = with_beginnings(reader.connects().state)
     leader = of_dispatcher(status(Snapshot(reader.moment, joined(live, sidecar.state, running=True)), None))
-    assert (leader.since, leader.observed_since, round(leader.age_seconds)) == (
-        None,
-        first_observed(sidecar),
-        20 * 60,
-    )
+    assert (leader.since, leader.observed_since, round(leader.age_seconds)) == (None, first_observed(sidecar), 20 * 60)
 
 
 def test_a_store_that_refuses_is_blind_and_says_why() -> None:

@@ -16,8 +16,8 @@ from sidecar.core.views.timeline import (
     spans,
     totals,
 )
-from tests.kit.cluster import CLUSTER, DISPATCHER, START, B
-from tests.kit.core_sidecar import Sidecar, watching
+from tests.kit.cluster import CLUSTER, DISPATCHER, START
+from tests.kit.core_sidecar import Sidecar, fail_over, watching
 
 HELD, VACANT, BLIND, UNRECORDED = SpanState
 
@@ -44,10 +44,7 @@ def of_dispatcher(sidecar: Sidecar, start: int = 0, recorded: int = 0) -> list[L
 def test_a_failover_and_a_time_without_a_view() -> None:
     """Led, vacant, led by another, not seen, led again; without gaps."""
     flink, sidecar = watching()
-    flink.vacate()
-    sidecar.sees_changes().waits(2)
-    flink.elect(B)
-    sidecar.sees_changes().waits(10)
+    fail_over(flink, sidecar).waits(10)
     sidecar.is_cut_off().waits(20).connects().waits(30)
     timeline = of_dispatcher(sidecar)
     assert [(span.state, span.leader) for span in timeline] == [

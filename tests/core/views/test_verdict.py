@@ -33,8 +33,7 @@ def of(sidecar: Sidecar, **other: object) -> ClusterVerdict:
 
 def vacated(*components: ComponentId, seconds: float = 43) -> tuple[Flink, Sidecar]:
     flink, sidecar = watching()
-    flink.vacate(*components)
-    sidecar.sees_changes().waits(seconds)
+    sidecar.sees(flink.vacate(*components)).waits(seconds)
     return flink, sidecar
 
 

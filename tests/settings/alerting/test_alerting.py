@@ -115,9 +115,7 @@ def test_inhibition_has_both_sides_and_what_must_be_equal(read: Read) -> None:
     )
     assert settings.inhibit_rules == (
         InhibitRule(
-            (Matcher("alert", Operator.EQUAL, "A"),),
-            (Matcher("env", Operator.MATCHES, "p.*"),),
-            ("cluster_id", "env"),
+            (Matcher("alert", Operator.EQUAL, "A"),), (Matcher("env", Operator.MATCHES, "p.*"),), ("cluster_id", "env")
         ),
     )
 

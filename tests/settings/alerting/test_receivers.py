@@ -75,10 +75,7 @@ def test_a_webhook_has_all_its_settings(write: Write, tmp_path: Path) -> None:
             "webhook: {url: 'https://h', username: 'a:b', password: s3cret}",
             'FILE:3: receivers[0].webhook.username: "a:b" has a colon, which no user name of basic authentication may have',
         ),
-        (
-            "webhook: {url: 'https://h', ca_fil: x}",
-            'FILE:3: unknown key "ca_fil": did you mean "ca_file"?',
-        ),
+        ("webhook: {url: 'https://h', ca_fil: x}", 'FILE:3: unknown key "ca_fil": did you mean "ca_file"?'),
         (
             "slack: {token: xoxp-s3cret-s3cret, channel: C0123456789}",
             "FILE:3: receivers[0].slack.token: is not the token of a bot: it begins with xoxb-",
@@ -171,10 +168,7 @@ def test_a_receiver_with_nothing_but_a_name_notifies_nobody(write: Write) -> Non
             "{name: 'null', urls: []}",
             "the receiver has no endpoint: give it at least one of urls, webhook, slack, alertmanager",
         ),
-        (
-            "{name: 'null', heartbeat: 1m}",
-            "heartbeat: is for a receiver with an endpoint: give it one, or remove this",
-        ),
+        ("{name: 'null', heartbeat: 1m}", "heartbeat: is for a receiver with an endpoint: give it one, or remove this"),
     ],
 )
 def test_a_receiver_that_was_meant_to_notify_has_an_endpoint(write: Write, entry: str, problem: str) -> None:

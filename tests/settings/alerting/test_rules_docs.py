@@ -97,10 +97,7 @@ def test_every_trigger_is_documented() -> None:
 @pytest.mark.parametrize("trigger", Trigger)
 def test_the_labels_of_each_trigger_are_documented(trigger: Trigger, tmp_path: Path) -> None:
     """Those that its alerts really have, beside those that all have."""
-    counted = {
-        Trigger.EPISODES: ", count: 1, within: 1h",
-        Trigger.DRILL_OVERDUE: ", age: 1m",
-    }.get(trigger, "")
+    counted = {Trigger.EPISODES: ", count: 1, within: 1h", Trigger.DRILL_OVERDUE: ", age: 1m"}.get(trigger, "")
     events = FIRING[trigger].replace("\n", "\n      ")
     (tmp_path / "test.yaml").write_text(
         f"""

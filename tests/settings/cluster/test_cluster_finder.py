@@ -62,13 +62,27 @@ def test_where_clusters_are_found(
         ("kubernetes: {namespaces: all}\nzookeeper: {quorum: zk}", "kubernetes.namespaces finds clusters"),
         ("kubernetes: {namespaces: all}\nevidence: {capture: [processes]}", "belong to no cluster that is found"),
         ("clusters: [{kubernetes: {cluster_id: a, selector: b}}]", 'unknown key "selector"'),
+        ("zookeeper: {quorum: zk, clusters: some}", 'zookeeper.clusters: "some" is not one of the choices'),
+        ("zookeeper: {clusters: all}", "needs zookeeper.quorum"),
+        ("zookeeper: {quorum: zk, clusters: all, cluster_id: /x}", "names one cluster, and zookeeper.clusters finds"),
+        (
+            "zookeeper: {quorum: zk, clusters: all, tolerate_suspended_connections: true}",
+            "is for a cluster that is named",
+        ),
+        ("zookeeper: {quorum: zk, clusters: all}\nflink_conf_dir: /conf", "remove one of the two"),
+        ("zookeeper: {quorum: zk, clusters: all}\nclusters: []", "remove one of the two"),
+        ("zookeeper: {quorum: zk, clusters: all}\nkubernetes: {cluster_id: x}", "remove one of the two"),
+        ("zookeeper: {quorum: 'zk:x', clusters: all}", "is not a list of ZooKeeper servers"),
+        ("zookeeper: {quorum: zk, root: /a/../b, clusters: all}", "is not a ZooKeeper path"),
+        ("clusters: [{zookeeper: {quorum: zk, clusters: all}}]", "clusters"),
     ],
 )
 def test_what_contradicts_it_is_one_line(write: Write, text: str, part: str) -> None:
-    """With the place, and what to do."""
+    """With the place or the key that is wrong, and what to do."""
     with pytest.raises(SettingsError) as error:
         load(write(text), {})
     assert part in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_cluster_on_the_command_line_is_the_one(write: Write) -> None:
@@ -88,32 +102,6 @@ def test_clusters_are_found_below_a_root_of_zookeeper(write: Write) -> None:
     finder = load(write(text), {}).finder
     assert isinstance(finder, ZooKeeperFinderSettings)
     assert (finder.root, finder.sasl is not None) == ("/team/flink", True)
-
-
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("zookeeper: {quorum: zk, clusters: some}", 'zookeeper.clusters: "some" is not one of the choices'),
-        ("zookeeper: {clusters: all}", "needs zookeeper.quorum"),
-        ("zookeeper: {quorum: zk, clusters: all, cluster_id: /x}", "names one cluster, and zookeeper.clusters finds"),
-        (
-            "zookeeper: {quorum: zk, clusters: all, tolerate_suspended_connections: true}",
-            "is for a cluster that is named",
-        ),
-        ("zookeeper: {quorum: zk, clusters: all}\nflink_conf_dir: /conf", "remove one of the two"),
-        ("zookeeper: {quorum: zk, clusters: all}\nclusters: []", "remove one of the two"),
-        ("zookeeper: {quorum: zk, clusters: all}\nkubernetes: {cluster_id: x}", "remove one of the two"),
-        ("zookeeper: {quorum: 'zk:x', clusters: all}", "is not a list of ZooKeeper servers"),
-        ("zookeeper: {quorum: zk, root: /a/../b, clusters: all}", "is not a ZooKeeper path"),
-        ("clusters: [{zookeeper: {quorum: zk, clusters: all}}]", "clusters"),
-    ],
-)
-def test_what_contradicts_finding_below_a_root_is_one_line(write: Write, text: str, part: str) -> None:
-    """With the key that is wrong and what to do."""
-    with pytest.raises(SettingsError) as error:
-        load(write(text), {})
-    assert part in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_a_cluster_that_the_command_line_names_is_watched_alone(write: Write) -> None:

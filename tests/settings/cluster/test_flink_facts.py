@@ -32,11 +32,7 @@ s3.secret-key: not-to-be-shown
             NESTED,
             {"storage_dir": "s3://bucket/ha", "tolerate": "true", "yarn_attempts": "3", "type": "zookeeper"},
         ),
-        (
-            "flink-conf.yaml",
-            LINES,
-            {"storage_dir": "hdfs:///new", "target": "yarn-session", "type": "zookeeper"},
-        ),
+        ("flink-conf.yaml", LINES, {"storage_dir": "hdfs:///new", "target": "yarn-session", "type": "zookeeper"}),
         ("config.yaml", "", {}),
     ],
 )

@@ -300,10 +300,7 @@ def test_config_check_says_which_cluster_it_is(kubeconfig: Path, write: Write, t
 
 @pytest.mark.parametrize(
     ("section", "loaded"),
-    [
-        ({"zookeeper": "zk"}, "kazoo"),
-        ({"kubernetes": True, "cluster_id": "x", "kubeconfig": "KUBECONFIG"}, "urllib3"),
-    ],
+    [({"zookeeper": "zk"}, "kazoo"), ({"kubernetes": True, "cluster_id": "x", "kubeconfig": "KUBECONFIG"}, "urllib3")],
 )
 def test_the_library_of_the_other_store_is_not_loaded(
     kubeconfig: Path, section: dict[str, object], loaded: str

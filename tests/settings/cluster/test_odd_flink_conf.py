@@ -44,11 +44,7 @@ READ = {
     "a null key": f"~: 1\n{HA}",
     "emoji": f"a: \U0001f600\n{HA}",
 }
-ENCODED = {
-    "UTF-8 with a mark": HA.encode("utf-8-sig"),
-    "UTF-16": HA.encode("utf-16"),
-    "UTF-32": HA.encode("utf-32"),
-}
+ENCODED = {"UTF-8 with a mark": HA.encode("utf-8-sig"), "UTF-16": HA.encode("utf-16"), "UTF-32": HA.encode("utf-32")}
 LEGACY_READ = {
     "a comment in GBK": f"# 高可用配置\n{LINES}".encode("gbk"),
     "a comment in Latin-1": f"# é\n{LINES}".encode("latin-1"),

@@ -108,9 +108,7 @@ def test_config_check_names_the_mistake(tmp_path: Path) -> None:
     """With file and line, and without the secret."""
     file = tmp_path / "sidecar.yaml"
     file.write_text(f"zookeeper: {{quorum: '127.0.0.1:1'}}\nreceivers:\n- name: ops\n  urls: [\"{AMBIGUOUS[0][0]}\"]\n")
-
     ended = command("config", "check", "--config", str(file))
-
     assert ended.returncode == 2
     assert f"mailto:// {SEVERAL_AT}" in ended.stdout + ended.stderr
     assert f"{file}:4:" in ended.stdout + ended.stderr

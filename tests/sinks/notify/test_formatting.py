@@ -82,9 +82,7 @@ def part(message: EmailMessage, kind: str) -> str:
 def test_a_mail_is_a_small_page(mail: MailReceiver) -> None:
     """Title, lines, facts, link: and no element is there but those."""
     send(mail.url)
-
     page = Elements(part(arrived(mail), "html"))
-
     assert arrived(mail)["Subject"] == TITLE
     assert {tag for tag, _ in page.tags} == {"div", "h2", "p", "br", "span", "a"}
     assert [attributes for _, attributes in page.tags if set(attributes) - {"style"}] == [{"href": LINK}]
@@ -108,7 +106,6 @@ def test_a_mail_is_readable_on_each_screen(
     """Nothing is wider than the screen, the label has its colour, all other text that of the mail program."""
     send(mail.url, body=f"{BODY}\n{'x' * 300}")
     browser.open(in_a_program(tmp_path, scheme, part(arrived(mail), "html")), width)
-
     assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
     assert browser.value("getComputedStyle(document.querySelector('h2 span')).backgroundColor") == "rgb(179, 38, 30)"
     colours = "[...document.querySelectorAll('div, h2, p')].map(e => getComputedStyle(e).color)"
@@ -121,14 +118,12 @@ def test_a_mail_is_readable_on_each_screen(
 def test_a_mail_can_be_read_as_plain_text(mail: MailReceiver) -> None:
     """The plain-text part has the same content."""
     send(mail.url)
-
     assert part(arrived(mail), "plain").splitlines() == [LABELLED, "", *PLAIN.splitlines()]
 
 
 def test_a_url_may_ask_for_plain_mail(mail: MailReceiver) -> None:
     """`format=text` in it is Apprise's own word for that."""
     send(f"{mail.url}&format=text")
-
     assert arrived(mail).get_content_type() == "text/plain"
     assert part(arrived(mail), "plain").splitlines() == PLAIN.splitlines()
 
@@ -136,7 +131,6 @@ def test_a_url_may_ask_for_plain_mail(mail: MailReceiver) -> None:
 def test_a_page_that_is_too_long_is_sent_as_plain_text(mail: MailReceiver) -> None:
     """Half a page is none."""
     send(mail.url, body="<" * 30_000)
-
     assert arrived(mail).get_content_type() == "text/plain"
     assert part(arrived(mail), "plain").startswith("<" * 30_000)
 
@@ -145,7 +139,6 @@ def test_a_page_that_is_too_long_is_sent_as_plain_text(mail: MailReceiver) -> No
 def test_only_a_web_address_is_a_link(mail: MailReceiver, link: str | None) -> None:
     """Anything else is left out."""
     send(mail.url, link=link)
-
     assert not any(tag == "a" for tag, _ in Elements(part(arrived(mail), "html")).tags)
     assert "alert(1)\n" not in part(arrived(mail), "plain").replace("</script>", "")
 
@@ -153,7 +146,6 @@ def test_only_a_web_address_is_a_link(mail: MailReceiver, link: str | None) -> N
 def test_a_program_gets_the_text_unchanged(web: HttpReceiver) -> None:
     """A webhook of one's own: nothing is added, removed or interpreted."""
     send(web.url)
-
     assert [(message.title, message.body) for message in web.received] == [(TITLE, PLAIN)]
 
 
@@ -175,7 +167,6 @@ def test_slack_gets_text_without_mentions(monkeypatch: pytest.MonkeyPatch, web: 
     """Title, lines, facts and link, coloured by how bad it is; `<!channel>` in an address does not wake everybody."""
     payload = chat(monkeypatch, web, SLACK)
     (attachment,) = payload["attachments"]
-
     assert payload["mrkdwn"] is False
     assert attachment["color"] == "#A32037"
     assert attachment["title"].startswith("&lt;\u200b!here&gt; @\u200bchannel [CRITICAL]")
@@ -187,6 +178,5 @@ def test_slack_gets_text_without_mentions(monkeypatch: pytest.MonkeyPatch, web: 
 def test_discord_gets_text_without_mentions(monkeypatch: pytest.MonkeyPatch, web: HttpReceiver) -> None:
     """There, `@everyone` in a text does wake everybody."""
     payload = chat(monkeypatch, web, DISCORD)
-
     assert "@\u200beveryone @\u200bhere" in payload["content"]
     assert "cluster: default" in payload["content"]

@@ -66,9 +66,7 @@ def send(url: str, seconds: float = 10.0) -> Answer:
 def test_a_status_determines_the_outcome(web: HttpReceiver, status: int, outcome: str) -> None:
     """Refused as it is, in trouble, too much, or, where something broke on the way or a gateway has waited in vain, perhaps arrived."""
     web.status = status
-
     answer = send(web.url)
-
     assert answer.outcome == outcome
     assert status == 200 or str(status) in answer.detail
     assert len(web.received) == 1
@@ -97,7 +95,6 @@ def test_a_service_determines_how_long_to_wait(
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1")
     with RawServer(lambda: [b"HTTP/1.1 %d x\r\n%sContent-Length: 0\r\n\r\n" % (status, lines)]) as server:
         answer = send(server.url)
-
     assert (answer.outcome, answer.retry_after) == (outcome, retry_after)
 
 
@@ -105,7 +102,6 @@ def test_a_date_counts_from_the_date_of_the_answer(web: HttpReceiver) -> None:
     """Which is that of this machine here."""
     in_two_minutes = datetime.now(UTC) + timedelta(minutes=2)
     web.status, web.headers = 429, {"Retry-After": format_datetime(in_two_minutes, usegmt=True)}
-
     assert 60 <= (send(web.url).retry_after or 0) <= 120
 
 
@@ -134,9 +130,7 @@ def test_a_rate_limited_attempt_is_not_repeated_by_the_plugin(
 def test_a_mail_server_says_whether_to_try_again(mail: MailReceiver, status: int, outcome: str) -> None:
     """4xx: later; 5xx: never, as it is. The server's own words are the reason."""
     mail.status = status
-
     answer = send(mail.url)
-
     assert answer.outcome == outcome
     assert str(status) in answer.detail
 
@@ -157,7 +151,6 @@ def test_an_unknown_recipient_is_rejected() -> None:
         answer = send(picky.url)
     finally:
         picky.stop()
-
     assert answer.outcome == "rejected"
     assert "no such user here" in answer.detail
     assert picky.received == []
@@ -199,7 +192,6 @@ def test_a_connection_that_is_reset_may_have_delivered() -> None:
 def test_a_service_that_hangs_may_have_delivered(web: HttpReceiver) -> None:
     """It may or may not deliver the message."""
     web.answer_after = math.inf
-
     assert send(web.url, seconds=1.0).outcome == "timed_out"
 
 
@@ -250,7 +242,6 @@ def test_a_hostile_answer_does_no_harm(head: bytes, tail: Callable[[], Iterable[
     """It is read as far as anybody needs it, and no further."""
     with RawServer(lambda: chain([head], tail())) as server:
         answer = send(server.url)
-
     assert (answer.outcome, answer.retry_after) == (outcome, None)
     assert server.sent < 16 * RECEIVER.most_bytes
 
@@ -262,5 +253,4 @@ def test_requests_after_an_attempt_are_not_observed(web: HttpReceiver) -> None:
     before = HTTPAdapter.send
     web.status = 500
     send(web.url)
-
     assert HTTPAdapter.send is before

@@ -122,7 +122,6 @@ def test_delivers_title_and_body_as_they_are_to_a_webhook(
 ) -> None:
     """Text that looks like markup stays text: nothing is added, removed or interpreted."""
     notify({"ops#0": web.url}).send(DELIVERY)
-
     assert outbox.next() == ("d-1", DeliveryOutcome.DELIVERED, "")
     assert [(message.title, message.body) for message in web.received] == [(DELIVERY.title, DELIVERY.body)]
 
@@ -150,7 +149,6 @@ def test_the_service_is_sent_how_bad_it_is(
     """Colours and icons of a service follow the status, and the severity where there is none; only OK is a success."""
     of_status = dict(zip(("colour", "kind"), shown, strict=False))
     notify({"ops#0": web.url}).send(replace(DELIVERY, reason=reason, severity=severity, **of_status))
-
     assert outbox.next()[1] is DeliveryOutcome.DELIVERED
     assert json.loads(web.received[0].raw)["type"] == expected
 
@@ -158,7 +156,6 @@ def test_the_service_is_sent_how_bad_it_is(
 def test_a_possible_duplicate_says_so(notify: MakeNotifier, outbox: Outbox, web: HttpReceiver) -> None:
     """A reader of both messages knows why."""
     notify({"ops#0": web.url}).send(replace(DELIVERY, possible_duplicate=True))
-
     assert outbox.next()[1] is DeliveryOutcome.DELIVERED
     assert web.received[0].body == f"{DELIVERY.body}\n\n{DUPLICATE_NOTE}"
 
@@ -192,7 +189,6 @@ def test_an_answer_does_not_choose_where_a_message_goes(
     with webhook() as other:
         web.status, web.headers = status, {"Location": f"http://{other.address}/"}
         notify({"ops#0": web.url}).send(DELIVERY)
-
         assert outbox.next()[1] is DeliveryOutcome.REJECTED
         assert other.received == []
 
@@ -201,7 +197,6 @@ def test_facts_and_link_arrive_below_the_text(notify: MakeNotifier, outbox: Outb
     """How each service shows them is `test_formatting`'s."""
     facts = (("cluster", "default"), ("observer", "pod-1"))
     notify({"ops#0": web.url}).send(replace(DELIVERY, facts=facts, link="https://wiki.example/runbook"))
-
     assert outbox.next()[1] is DeliveryOutcome.DELIVERED
     assert web.received[0].body == (
         f"{DELIVERY.body}\n\ncluster: default\nobserver: pod-1\n\nhttps://wiki.example/runbook"
@@ -242,7 +237,6 @@ def test_options_of_the_url_neither_hide_a_failure_nor_repeat_it(
     """Apprise would call an optional service's failure a success, and try again by itself."""
     web.status = 500
     notify({"ops#0": f"{web.url}?optional=yes&retry=3&wait=0"}).send(DELIVERY)
-
     assert outbox.next()[1] is DeliveryOutcome.TIMED_OUT
     assert len(web.received) == 1
 
@@ -250,9 +244,7 @@ def test_options_of_the_url_neither_hide_a_failure_nor_repeat_it(
 def test_a_refused_connection_is_a_failure_with_its_reason(notify: MakeNotifier, outbox: Outbox) -> None:
     """What was never sent cannot have arrived."""
     notify({"ops#0": WITH_SECRETS.format(f"127.0.0.1:{free_port()}")}).send(DELIVERY)
-
     _, outcome, detail = outbox.next()
-
     assert outcome is DeliveryOutcome.FAILED
     assert "127.0.0.1" in detail
     assert "Connection refused" in detail
@@ -264,9 +256,7 @@ def test_a_service_that_hangs_is_cut_off_at_the_limit(notify: MakeNotifier, outb
     web.answer_after = math.inf
     began = time.monotonic()
     notify({"ops#0": web.url}, time_limit=4.0).send(DELIVERY)
-
     settled = outbox.next()
-
     assert settled == ("d-1", DeliveryOutcome.TIMED_OUT, "no answer within 4 s; the message may have arrived")
     assert 4.0 <= time.monotonic() - began < 8.0
     assert len(web.received) == 1
@@ -281,7 +271,6 @@ def test_a_connection_lost_before_the_answer_may_have_delivered(
     notify({"ops#0": web.url}).send(DELIVERY)
     assert eventually(lambda: web.received)
     web.stop()
-
     assert outbox.next()[1] is DeliveryOutcome.TIMED_OUT
 
 
@@ -289,7 +278,6 @@ def test_a_slow_answer_is_waited_for(notify: MakeNotifier, outbox: Outbox, web: 
     """Longer than Apprise's own four seconds, because giving up early makes duplicates."""
     web.answer_after = 5.0
     notify({"ops#0": web.url}).send(DELIVERY)
-
     assert outbox.next() == ("d-1", DeliveryOutcome.DELIVERED, "")
 
 
@@ -302,7 +290,6 @@ def test_a_slow_destination_delays_no_other(notify: MakeNotifier, outbox: Outbox
         assert eventually(lambda: slow.received)
         for number in range(3):
             notifier.send(replace(DELIVERY, id=f"d-{number}"))
-
         assert {outbox.next()[0] for _ in range(3)} == {"d-0", "d-1", "d-2"}
         assert len(children()) == 1
 
@@ -352,9 +339,7 @@ def test_stop_lets_a_message_that_is_being_sent_finish(notify: MakeNotifier, out
     notifier = notify({"ops#0": web.url})
     notifier.send(DELIVERY)
     assert eventually(lambda: web.received)
-
     notifier.stop()
-
     assert outbox.settled.get_nowait() == ("d-1", DeliveryOutcome.DELIVERED, "")
 
 
@@ -386,10 +371,8 @@ def test_stop_before_start_is_quiet(outbox: Outbox, web: HttpReceiver) -> None:
     """What was given to a notifier that never started is settled, and it does not start any more."""
     notifier = Notifier({"ops#0": apprise(web.url)}, outbox.settle)
     notifier.send(DELIVERY)
-
     notifier.stop()
     notifier.start()
-
     assert outbox.settled.get_nowait() == ("d-1", DeliveryOutcome.FAILED, "not sent: the sidecar is stopping")
     assert web.received == []
 
@@ -399,7 +382,6 @@ def test_more_than_fits_is_refused_at_once(outbox: Outbox, web: HttpReceiver) ->
     notifier = Notifier({"ops#0": apprise(web.url)}, outbox.settle)
     for number in range(CAPACITY + 1):
         notifier.send(replace(DELIVERY, id=f"d-{number}"))
-
     assert outbox.settled.get_nowait() == (f"d-{CAPACITY}", DeliveryOutcome.FAILED, f"not sent: {CAPACITY} others wait")
     assert outbox.settled.empty()
 
@@ -407,7 +389,6 @@ def test_more_than_fits_is_refused_at_once(outbox: Outbox, web: HttpReceiver) ->
 def test_a_destination_that_is_gone_is_undeliverable(notify: MakeNotifier, outbox: Outbox) -> None:
     """A row of the outbox may be older than the configuration."""
     notify({}).send(DELIVERY)
-
     assert outbox.next() == ("d-1", DeliveryOutcome.UNDELIVERABLE, "this destination is not configured any more")
 
 
@@ -432,7 +413,6 @@ def test_check_endpoints_names_unusable_urls(
     """One line each, without the secret, and nothing is sent to those that are right."""
     caplog.set_level(logging.NOTSET)
     urls = {"web": web.url, "mail": mail.url, **{url: url for url in UNUSABLE}}
-
     assert check_endpoints({name: apprise(url) for name, url in urls.items()}).problems == UNUSABLE
     assert web.received == []
     assert mail.received == []
@@ -479,7 +459,6 @@ def test_the_service_of_its_own_url_is_what_apprise_says() -> None:
 def test_a_url_that_nothing_can_be_sent_to_is_undeliverable(notify: MakeNotifier, outbox: Outbox, url: str) -> None:
     """Trying again would not help."""
     notify({"ops#0": url}).send(DELIVERY)
-
     assert outbox.next() == ("d-1", DeliveryOutcome.UNDELIVERABLE, UNUSABLE[url])
 
 
@@ -563,7 +542,6 @@ def test_a_sender_ends_with_its_parent(web: HttpReceiver) -> None:
     finally:
         parent.kill()
         parent.wait(10)
-
     assert eventually(lambda: not Path(f"/proc/{child}").exists())
 
 
@@ -577,7 +555,6 @@ def test_a_sender_ends_with_its_parent(web: HttpReceiver) -> None:
 def test_apprise_and_the_sidecar_do_not_meet(module: str, package: str, loaded: str) -> None:
     """A sender starts fast because it loads two small modules of the core, and the sidecar is small because it loads no Apprise."""
     code = f"import sys, {module}; print(*sorted(name for name in sys.modules if name.startswith({package!r})))"
-
     assert subprocess.check_output([sys.executable, "-I", "-c", code], text=True, timeout=60) == f"{loaded}\n"
 
 
@@ -589,7 +566,5 @@ def test_a_sender_loads_one_plugin(web: HttpReceiver) -> None:
         "print(send(Message('t', 'b', 'info', reason='FIRST', receiver='ops'), AppriseUrl(Secret(sys.argv[1])), 5.0).outcome, "
         "*[name for name in sys.modules if name in {'apprise.plugins.custom_json', 'apprise.plugins.discord'}])"
     )
-
     printed = subprocess.check_output([sys.executable, "-I", "-c", code, web.url], text=True, timeout=60)
-
     assert printed == "delivered apprise.plugins.custom_json\n"

@@ -31,7 +31,6 @@ def test_every_plugin_of_apprise_is_classified() -> None:
     """A new one: look up whether it refuses with a status of 2xx, and give it a rule if so."""
     installed = {scheme: _module(scheme) for scheme in _schemes()}
     ruled = {module for scheme, module in installed.items() if scheme in SERVICES}
-
     assert {*installed.values()} - ruled == BY_COMMON_WORDS | NO_HTTP
     assert not BY_COMMON_WORDS & NO_HTTP
 

@@ -49,7 +49,6 @@ def test_a_service_refuses_and_accepts_as_documented(internet: Internet, service
     with patch.dict("os.environ", environment(internet)):
         for host.body in (service.refuses, service.accepts):
             outcomes.append(send_by_url(service.url, "title", "body", "failure", 20.0))
-
     refused, accepted = outcomes
     assert (refused.outcome, accepted.outcome) == (service.outcome, "delivered"), outcomes
     assert service.reason in refused.detail
@@ -178,9 +177,7 @@ def test_send_test_fails_where_a_service_refuses(internet: Internet, tmp_path: P
     services = [*refusing.values()][batch::BATCHES]
     for service in services:
         answering(internet, service).body = service.refuses
-
     status, lines = sent_tests(internet, tmp_path, services)
-
     assert status == 1
     for place, (service, line) in enumerate(zip(services, lines, strict=True)):
         assert line.startswith(f"ops#{place}  rejected: {service.scheme}:// answered with 200, but refused: ")
@@ -193,7 +190,6 @@ def test_send_test_succeeds_where_all_accept(internet: Internet, tmp_path: Path)
     services = [refusing_services.SERVICES[0], refusing_services.SERVICES[2]]
     for service in services:
         answering(internet, service).body = service.accepts
-
     assert sent_tests(internet, tmp_path, services) == (0, ["ops#0  delivered", "ops#1  delivered"])
 
 

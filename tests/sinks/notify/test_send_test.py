@@ -51,7 +51,6 @@ def test_every_destination_gets_a_message_that_is_called_a_test(
 def test_only_named_receivers_get_one(config: Path, web: HttpReceiver, mail: MailReceiver) -> None:
     """All of them arrived: the status is 0."""
     ended = command("alert", "send-test", "--config", str(config), "--receiver", "ops")
-
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ops#0  delivered\nops#1  delivered\n", "")
     assert (len(web.received), len(mail.received)) == (1, 1)
 
@@ -59,9 +58,7 @@ def test_only_named_receivers_get_one(config: Path, web: HttpReceiver, mail: Mai
 def test_the_answer_of_the_service_is_printed(config: Path, web: HttpReceiver) -> None:
     """So that a wrong token is found before it matters."""
     web.status = 403
-
     ended = command("alert", "send-test", "--config", str(config), "--receiver", "ops")
-
     refused, delivered = ended.stdout.splitlines()
     assert refused.startswith("ops#0  rejected: ")
     assert "403" in refused
@@ -72,7 +69,6 @@ def test_the_answer_of_the_service_is_printed(config: Path, web: HttpReceiver) -
 def test_a_receiver_that_is_not_known_is_one_line(config: Path, web: HttpReceiver) -> None:
     """It names the nearest one; nothing is sent, also not to those that are known."""
     ended = command("alert", "send-test", "--config", str(config), "--receiver", "ops", "--receiver", "oncal")
-
     assert (ended.returncode, ended.stdout) == (2, "")
     (line,) = ended.stderr.splitlines()
     assert 'no receiver is called "oncal"; did you mean "oncall"?' in line
@@ -92,9 +88,7 @@ def test_a_configuration_without_receivers_is_one_line(receivers: str, message: 
     """The status is 2, and no secret is in it."""
     file = tmp_path / "sidecar.yaml"
     file.write_text(f"zookeeper: {{quorum: '127.0.0.1:1'}}\nreceivers: {receivers}\n")
-
     ended = command("alert", "send-test", "--config", str(file))
-
     assert (ended.returncode, ended.stdout) == (2, "")
     (line,) = ended.stderr.splitlines()
     assert message in line
@@ -104,10 +98,8 @@ def test_a_configuration_without_receivers_is_one_line(receivers: str, message: 
 def test_a_receiver_that_notifies_nobody_has_nothing_to_test(config: Path) -> None:
     """If it is the only one that was named, that is said; with others it is left out."""
     config.write_text(config.read_text() + "  - name: nobody\n")
-
     alone = command("alert", "send-test", "--config", str(config), "--receiver", "nobody")
     among = command("alert", "send-test", "--config", str(config), "--receiver", "nobody", "--receiver", "ops")
-
     assert (alone.returncode, alone.stdout) == (2, "")
     assert "nobody: notifies nobody" in alone.stderr
     assert (among.returncode, among.stdout) == (0, "ops#0  delivered\nops#1  delivered\n")
