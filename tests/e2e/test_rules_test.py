@@ -35,7 +35,7 @@ def test_a_test_that_fails_says_what_was_notified_instead(tmp_path: Path) -> Non
     (tmp_path / "default.yaml").write_text((RULES / "default.yaml").read_text())
     file = tmp_path / "mine.yaml"
     file.write_text(FAILING)
-    ended = command("rules", "test", str(RULES / "default.test.yaml"), str(file))
+    ended = command("rules", "test", str(RULES / "quiet.test.yaml"), str(file))
     assert (ended.returncode, ended.stderr) == (1, "")
     assert ended.stdout.splitlines()[1:] == [
         f"{file}: 1 of 2 tests passed",
