@@ -27,7 +27,14 @@ def set_up(*, debug: bool) -> None:
         logging.basicConfig(handlers=ours)
     for handler in ours:
         handler.setFormatter(LineFormatter(tracebacks=debug))
+        handler.setLevel(logging.NOTSET)
     _log.setLevel(logging.DEBUG if debug else logging.INFO)
+
+
+def end() -> None:
+    """Log nothing more."""
+    for handler in _handlers():
+        handler.setLevel(logging.CRITICAL + 1)
 
 
 def use_json(*, wanted: bool) -> None:

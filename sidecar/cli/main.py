@@ -1,6 +1,5 @@
 """The command `flink-ha-sidecar`."""
 
-import logging
 import sys
 from io import TextIOWrapper
 from typing import NoReturn
@@ -52,6 +51,6 @@ def main() -> NoReturn:
         status = cli(prog_name="flink-ha-sidecar", standalone_mode=False) or 0
         sys.stdout.flush()  # here, where a closed pipe is an error like others
     except BaseException as error:  # noqa: BLE001  any error becomes one line and an exit status
-        logging.disable()  # what other threads still do is no longer news: the error is the last line
+        logs.end()  # what other threads still do is no longer news: the error is the last line
         status = exit_status(error, debug="--debug" in sys.argv)
     sys.exit(status)

@@ -61,3 +61,10 @@ def test_every_command_logs_so() -> None:
     done = subprocess.run([sys.executable, "-I", "-c", CODE], capture_output=True, text=True, timeout=60, check=True)
     lines = done.stderr.splitlines()
     assert [line.partition(" ")[2] for line in lines] == [r"WARNING kazoo: a\nb", r"INFO sidecar.zookeeper: c\u001b[2J"]
+
+
+def test_nothing_is_logged_below_the_error_that_ends_a_command() -> None:
+    """By a thread that has not noticed yet."""
+    code = "import logging; from sidecar.cli import logs; logs.set_up(debug=False); logging.error('1'); logs.end(); logging.error('2')"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert [line[-1] for line in ended.stderr.splitlines()] == ["1"]
