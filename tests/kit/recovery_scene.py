@@ -150,13 +150,14 @@ class ConfigMapStore:
 
 
 class RetainingLab(Lab):
-    """Keeps ten completed checkpoints of a job, twenty seconds. As root, what Flink stores is on a small disk of its own.
-
-    Each JobManager has a way of its own to the store.
-    """
+    """Keeps ten completed checkpoints of a job, twenty seconds. As root, what Flink stores is on a small disk of its own."""
 
     kubernetes: Kubernetes | None = None
     """Where its leaders are; None: in ZooKeeper."""
+    can_be_cut = False
+    """Each JobManager has a way of its own to the store. In ZooKeeper it has another quorum then, by which its process seems to be another
+    cluster's.
+    """
 
     @cached_property
     def wires(self) -> dict[str, Wire]:
@@ -204,25 +205,28 @@ class RetainingLab(Lab):
 
     def _new_jobmanager(self) -> JobManager:
         jobmanager = _Retaining(f"jobmanager-{len(self.jobmanagers) + 1}", self.folder, self._home, self._java)
-        self.wires[jobmanager.name] = wire = self.new_wire()
-        key = "kubernetes.config.file" if self.kubernetes else "high-availability.zookeeper.quorum"
-        jobmanager.way = f"{key}={self.way(wire)}"
+        if self.can_be_cut:
+            self.wires[jobmanager.name] = wire = self.new_wire()
+            key = "kubernetes.config.file" if self.kubernetes else "high-availability.zookeeper.quorum"
+            jobmanager.properties += (f"-D{key}={self.way(wire)}",)
         self.jobmanagers.append(jobmanager)
         self._processes.append(jobmanager)
         return jobmanager
 
 
 class _Retaining(JobManager):
-    way: str
-    """To the store, as a setting of Flink."""
+    properties: tuple[str, ...] = (f"-D{_RETAINED}",)
 
     def build_command(self) -> Sequence[str]:
-        return (*super().build_command(), f"-D{_RETAINED}", f"-D{self.way}")
+        return (*super().build_command(), *self.properties)
 
 
 @contextmanager
-def _on_zookeeper(folder: Path, flink_version: str) -> Iterator[tuple[RetainingLab, Store]]:
+def _on_zookeeper(
+    folder: Path, flink_version: str, *, can_be_cut: bool = False
+) -> Iterator[tuple[RetainingLab, Store]]:
     with RetainingLab(folder / "lab", flink_version, session_timeout=SESSION) as lab:
+        lab.can_be_cut = can_be_cut
         lab.start()
         client = KazooClient(lab.zookeeper.address)
         client.start()
@@ -234,7 +238,9 @@ def _on_zookeeper(folder: Path, flink_version: str) -> Iterator[tuple[RetainingL
 
 
 @contextmanager
-def _on_kubernetes(folder: Path, flink_version: str) -> Iterator[tuple[RetainingLab, Store]]:
+def _on_kubernetes(
+    folder: Path, flink_version: str, *, can_be_cut: bool = False
+) -> Iterator[tuple[RetainingLab, Store]]:
     kubernetes = Kubernetes(folder / "kubernetes", assets())
     try:
         kubernetes.start()
@@ -243,18 +249,18 @@ def _on_kubernetes(folder: Path, flink_version: str) -> Iterator[tuple[Retaining
             RetainingLab(folder / "lab", flink_version, kubeconfig=kubeconfig, session_timeout=SESSION) as lab,
             new_client_from_config(str(kubeconfig)) as client,  # type: ignore[no-untyped-call]  # the library's
         ):
-            lab.kubernetes = kubernetes
+            lab.kubernetes, lab.can_be_cut = kubernetes, can_be_cut
             lab.start()
             yield lab, ConfigMapStore(CoreV1Api(client), flink_2=flink_version >= "2")
     finally:
         kubernetes.kill()
 
 
-LABS: Final[Mapping[str, Callable[[Path, str], AbstractContextManager[tuple[RetainingLab, Store]]]]] = {
+LABS: Final[Mapping[str, Callable[..., AbstractContextManager[tuple[RetainingLab, Store]]]]] = {
     "zookeeper": _on_zookeeper,
     "kubernetes": _on_kubernetes,
 }
-"""By the store: a cluster in a folder, of a version of Flink."""
+"""By the store: a cluster in a folder, of a version of Flink, which may be one that `can_be_cut`."""
 
 
 class Verdict(NamedTuple):

@@ -51,8 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def order(store: str, only: Sequence[str], rounds: int, seed: int) -> list[tuple[str, Scenario]]:
-    """What is played, each scenario once in a round."""
-    chosen = [item for item in of_store(store).items() if not only or any(part in item[0] for part in only)]
+    """What is played, each scenario once in a round. Without `only`: all that cut nobody off."""
+    chosen = [
+        (name, scenario)
+        for name, scenario in of_store(store).items()
+        if (any(part in name for part in only) if only else not scenario.cuts)
+    ]
     played = []
     for number in range(rounds):
         played += Random(f"{seed}-{number}").sample(chosen, len(chosen)) if seed else chosen

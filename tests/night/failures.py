@@ -242,11 +242,13 @@ FAILURES: Final[Mapping[str, Scenario]] = {
     "the leader stands still for 4 s": Scenario(_stand_still(4), said=False),
     "the leader stands still for 20 s": Scenario(_stand_still(20), _BACK),
     "the leader stands still for 60 s": Scenario(_stand_still(60), _BACK),
-    "the leader is cut off from the store for 2 s": Scenario(_cut_off(2), _BACK, said=None),
-    "the leader is cut off from the store for 20 s": Scenario(_cut_off(20), _BACK, _SELF, final=ONE_LEFT),
-    "the only JobManager is cut off from the store for 20 s": Scenario(_only_one_is_cut_off, _ITSELF, _SELF, said=None),
-    "the sidecar is cut off from the store for 2 s": Scenario(_blinded(2), said=False, through=_UNSEEN),
-    "the sidecar is cut off from the store for 20 s": Scenario(_blinded(20), said=False, through=_UNSEEN),
+    "the leader is cut off from the store for 2 s": Scenario(_cut_off(2), _BACK, said=None, cuts=True),
+    "the leader is cut off from the store for 20 s": Scenario(_cut_off(20), _BACK, _SELF, final=ONE_LEFT, cuts=True),
+    "the only JobManager is cut off from the store for 20 s": Scenario(
+        _only_one_is_cut_off, _ITSELF, _SELF, said=None, cuts=True
+    ),
+    "the sidecar is cut off from the store for 2 s": Scenario(_blinded(2), said=False, through=_UNSEEN, cuts=True),
+    "the sidecar is cut off from the store for 20 s": Scenario(_blinded(20), said=False, through=_UNSEEN, cuts=True),
     "the standby is killed": Scenario(_standby_dies, final=ONE_LEFT, said=None),
     "the only JobManager is killed, and started after 40 s": Scenario(_only_one_is_killed, _GONE),
     "all JobManagers are killed, and started after 20 s": Scenario(_all_die, _GONE),

@@ -70,7 +70,7 @@ class Night:
 
     sidecar: Sidecar
     wire: Wire
-    """The sidecar's way to the store."""
+    """The sidecar's way to the store, if there is one that can be cut."""
     surfaces: Surfaces
 
     def __init__(self, lab: RetainingLab, store: Store, folder: Path, everywhere: Arrivals, kind: str) -> None:
@@ -107,11 +107,14 @@ class Night:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """A sidecar of its own, which knows that all is well; what others did is no history of this one."""
-        self.wire = self.lab.new_wire()
         folder = self.folder / f"sidecar-{next(self._numbers):03}"
+        conf_dir = self.lab.conf_dir
+        if self.lab.can_be_cut:
+            self.wire = self.lab.new_wire()
+            conf_dir = self.lab.conf_by(self.wire, folder / "conf")
         plans = "kubernetes: {plans: true}\n" if self._deployed else ""
         cluster = (
-            f"flink_conf_dir: {self.lab.conf_by(self.wire, folder / 'conf')}\n{plans}{self._arrivals.settings}"
+            f"flink_conf_dir: {conf_dir}\n{plans}{self._arrivals.settings}"
             f"route: {{receiver: ops, group_wait: {GROUP_WAIT:g}s, group_interval: {_GROUP_INTERVAL:g}s}}\n"
             f"evidence: {{capture: [processes, flink_rest], log: {self.lab.folder}, flink_rest: {{patience: 1m}}}}"
         )
@@ -128,7 +131,8 @@ class Night:
             yield
         finally:
             self.surfaces.stop()
-            self.wire.close()
+            if self.lab.can_be_cut:
+                self.wire.close()
             self.sidecar.end()
 
     def _wait_for_the_end(self, scenario: Scenario, began: float, acted: float) -> None:
@@ -294,7 +298,8 @@ def play(
     store: str, version: str, scenarios: Sequence[tuple[str, Scenario]], folder: Path, say: Callable[[str], None]
 ) -> Iterator[Played]:
     """Every scenario, one after the other, on a cluster in `folder`. One that cannot be played is said, and left out."""
-    with LABS[store](folder, version) as (lab, stored), arrivals() as everywhere:
+    can_be_cut = any(scenario.cuts for _, scenario in scenarios)
+    with LABS[store](folder, version, can_be_cut=can_be_cut) as (lab, stored), arrivals() as everywhere:
         night = Night(lab, stored, folder, everywhere, store)
         night.truth.start()
         try:

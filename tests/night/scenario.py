@@ -49,6 +49,8 @@ class Scenario(Struct, frozen=True):
     """The sidecar does not run meanwhile: what it says comes as late as it does itself."""
     lost: int = 0
     """So many jobs are lost."""
+    cuts: bool = False
+    """It cuts somebody off from the store. Played by its name alone, on a lab where deaths in ZooKeeper are not known."""
     stores: frozenset[str] = BOTH
     maker: Maker = Maker.DEPLOYMENT
     """In Kubernetes: what makes the JobManagers."""

@@ -106,8 +106,6 @@ class LedgerAccess:
         self.failed_at = -math.inf
         """The time at which it was last unreachable (monotonic), and `failure` why."""
         self.failure = ""
-        self.is_foreign = False
-        """True if it was written by a newer version when it was last read: by another observer."""
         self.doubtful_until = 0
         """Until then (microseconds since the epoch) others may have sent notifications that they could not mark."""
 
@@ -158,10 +156,9 @@ class LedgerAccess:
         try:
             ledger = ledger_document.believed(ledger_document.read(document.content), wall)
         except ledger_document.ForeignLedgerError as error:
-            self.is_foreign = True
             raise LedgerError(str(error)) from error
         self._unreachable_since = None
-        self.is_up, self.is_foreign = True, False
+        self.is_up = True
         self._has_existed = self._has_existed or ledger.began > 0
         return ledger_document.begun(ledger, wall)
 

@@ -24,6 +24,8 @@ from sidecar.ports import LedgerError, LedgerRefusedError, LedgerStore
 from sidecar.runtime.clock import Clock
 from sidecar.sinks.notify.ledger_access import FREE, LedgerAccess, Permit, RenewedClaim
 
+ALONE_AFTER: Final = 150 * SECOND
+"""The age of a ledger in which every observer has announced itself: each does once a minute."""
 MARK_ATTEMPTS: Final = 3
 MOST_UNMARKED: Final = 1000
 """Notifications that wait to be marked. Beyond, the oldest is never marked."""
@@ -64,6 +66,10 @@ class SharedLedger:
         self._senders: Senders = {}
         self.observers = 0
         """The number of observers that had lately announced themselves when this one last did. 0: it has not yet."""
+        self._is_only = False
+        """True if it was the only one then, in a ledger that others would have found. One that has come since then has read that this one
+        is there, or cannot read it either: it waits for the ledger, and says that what it sends may be a duplicate.
+        """
 
     @property
     def is_up(self) -> bool | None:
@@ -94,7 +100,7 @@ class SharedLedger:
             if self._access.is_alone:
                 return FREE
             if called_at < self._access.failed_at:  # the ledger failed for another caller while this one waited
-                return self._without_ledger()
+                return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
             try:
                 return self._claim(delivery)
             except LedgerError as error:
@@ -278,13 +284,14 @@ class SharedLedger:
         self._access.rest()
 
     def _announce(self, its: Presence) -> Observers:
-        def change(ledger: Ledger) -> tuple[Ledger, Observers]:
+        def change(ledger: Ledger) -> tuple[Ledger, tuple[Observers, int]]:
             changed = ledger_document.announced(ledger, self._observer, its)
-            return changed, changed.observers
+            return changed, (changed.observers, changed.began)
 
-        observers = self._access.update(change)
+        observers, began = self._access.update(change)
         self._access.rest()
         self.observers = len(observers)
+        self._is_only = self.observers == 1 and its.at - began >= ALONE_AFTER
         return {name: presence for name, presence in observers.items() if name != self._observer}
 
     def _failed(self, error: LedgerError) -> Permit:
@@ -296,18 +303,7 @@ class SharedLedger:
     def _unreachable(self, error: LedgerError) -> Permit:
         self._access.unreachable(error)
         self._held.clear()  # their holders may not reach it either
-        return self._without_ledger()
-
-    def _without_ledger(self) -> Permit:
-        """To wait for the ledger; the only observer need not."""
-        return FREE if self._is_only else Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
-
-    @property
-    def _is_only(self) -> bool:
-        """True if this observer was the only one when it last announced itself. One that has come since then has read that this one is
-        there, or cannot read it either: it waits for the ledger, and says that what it sends may be a duplicate.
-        """
-        return self.observers == 1 and not self._access.is_foreign
+        return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
 
     @property
     def _is_out_of_reach(self) -> bool:

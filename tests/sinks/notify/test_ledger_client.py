@@ -37,6 +37,10 @@ FIRST = replace(delivery_of(replace(VACANCY, began=SOON)), queued_at=replace(NOW
 LATER = replace(FIRST, id="later", parts=(replace(OVER, began=SOON, ended=SOON + SECOND),), reason=Reason.RESOLVED)
 
 
+LONG_AFTER = NOW.wall + 600 * SECOND
+"""When every observer has announced itself in a ledger that begins now."""
+
+
 class Observers:
     """Several sidecars with one ledger."""
 
@@ -277,26 +281,17 @@ def test_an_unreachable_ledger_is_reported(observers: Observers) -> None:
     assert a.claim(FIRST) == Permit(outcome=DeliveryOutcome.NO_LEDGER, detail="no quorum")
 
 
-def test_the_only_observer_waits_for_no_ledger(observers: Observers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else can have sent it: neither is it late, nor may it be a duplicate. It is marked when the ledger is back."""
+def test_the_only_observer_does_not_ask_a_store_that_it_cannot_see(
+    observers: Observers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question would take seconds, in which the message to the next receiver waits, and nobody else can have sent it: neither is it
+    late, nor may it be a duplicate. It is marked when the store is seen again.
+    """
     monkeypatch.setattr(sidecar.sinks.notify.ledger_access, "DOUBT_AFTER", 0.0)
-    a = observers.make("a")
-    a.announce(Presence(NOW.wall))
-    observers.stores["a"].fault = LedgerError("no quorum")
-    assert a.claim(FIRST) is FREE
-    a.settle(FIRST, None, DeliveryOutcome.DELIVERED)
-    observers.stores["a"].fault = None
-    assert not a.claim(LATER).possible_duplicate
-    a._access.failed_at = -math.inf  # its pause is over
-    a.retry_marks()
-    assert observers.make("b").claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
-
-
-def test_the_only_observer_does_not_ask_a_store_that_it_cannot_see(observers: Observers) -> None:
-    """Each question would take seconds, in which the message to the next receiver waits. It is marked when the store is seen again."""
     seen, store = [True], Memory(observers.shared)
     a = SharedLedger(store, "a", Clock(), lambda: seen[-1], alone_if_refused=False)
-    a.announce(Presence(NOW.wall))
+    a.begin()
+    a.announce(Presence(LONG_AFTER))
     store.fault, reads = LedgerError("no quorum"), store.reads
     seen.append(False)
     assert a.claim(FIRST) is FREE
@@ -305,28 +300,30 @@ def test_the_only_observer_does_not_ask_a_store_that_it_cannot_see(observers: Ob
     assert (store.reads, a.has_unmarked) == (reads, True)
     store.fault = None
     seen.append(True)
+    assert not a.claim(LATER).possible_duplicate
     a.retry_marks()
     assert observers.make("b").claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
 
 
-def test_one_of_two_observers_waits_for_the_ledger(observers: Observers) -> None:
-    """Also the first, as soon as it has seen the second, and the second, which may have read nothing yet."""
-    a, b = observers.make("a"), observers.make("b")
-    a.announce(Presence(NOW.wall))
-    b.announce(Presence(NOW.wall))
-    observers.stores["b"].fault = LedgerError("no quorum")
-    assert b.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
-    a.announce(Presence(NOW.wall))
-    observers.stores["a"].fault = LedgerError("no quorum")
-    assert a.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
-
-
-def test_who_finds_a_ledger_of_a_newer_version_is_not_the_only_observer(observers: Observers) -> None:
-    """Its writer does not know how to say so to an older one."""
-    a = observers.make("a")
-    a.announce(Presence(NOW.wall))
-    observers.shared.document = StoredDocument(b'{"format":2}', 7)
-    assert a.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
+@pytest.mark.parametrize("at", [NOW.wall + 60 * SECOND, LONG_AFTER])
+def test_one_of_several_observers_asks_a_store_that_it_cannot_see(observers: Observers, at: int) -> None:
+    """Also one that finds itself alone in a young ledger: the others announce themselves once a minute. And one that is alone, but sees the
+    store, where the ledger alone cannot be used.
+    """
+    first = SharedLedger(Memory(observers.shared), "first", Clock(), lambda: False, alone_if_refused=False)
+    second = SharedLedger(store := Memory(observers.shared), "second", Clock(), lambda: False, alone_if_refused=False)
+    second.begin()
+    if at == LONG_AFTER:
+        first.announce(Presence(at))
+    second.announce(Presence(at))
+    store.fault = LedgerError("no quorum")
+    assert second.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
+    alone = observers.make("alone")
+    observers.shared.document = StoredDocument()
+    alone.begin()
+    alone.announce(Presence(LONG_AFTER))
+    observers.stores["alone"].fault = LedgerError("too large")
+    assert alone.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
 
 
 def test_waiting_callers_share_the_failure_of_an_unreachable_ledger(observers: Observers) -> None:
