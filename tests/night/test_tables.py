@@ -12,13 +12,15 @@ from tests.night.test_judge import HONEST, KILLED, record
 
 
 def test_the_same_seed_gives_the_same_night() -> None:
-    """Each scenario once in a round, and another seed another order; without one, that of the tables."""
+    """Each scenario once in a round, and another seed another order; without one, that of the tables. Who is cut off is asked for by name."""
     names = {seed: [name for name, _ in order("zookeeper", [], 2, seed)] for seed in (0, 1, 2)}
-    every = [*of_store("zookeeper")]
+    every = [name for name, scenario in of_store("zookeeper").items() if not scenario.cuts]
     assert names[0] == every * 2
     assert [name for name, _ in order("zookeeper", [], 2, 1)] == names[1] != names[2]
     assert sorted(names[1][: len(every)]) == sorted(names[1][len(every) :]) == sorted(every)
     assert [name for name, _ in order("kubernetes", ["is drained"], 1, 0)] == ["the leader's node is drained"]
+    assert all(scenario.cuts for _, scenario in order("zookeeper", ["cut off"], 1, 0))
+    assert len(order("zookeeper", ["cut off"], 1, 0)) == 5
 
 
 def test_the_tables_count_what_was_judged() -> None:
