@@ -12,7 +12,7 @@ from tests.night.test_judge import HONEST, KILLED, record
 
 
 def test_the_same_seed_gives_the_same_night() -> None:
-    """Each scenario once in a round, and another seed another order; without one, that of the tables. Who is cut off is asked for by name."""
+    """Each scenario once in a round, and another seed another order; without one, that of the tables. Cuts are asked for by name."""
     names = {seed: [name for name, _ in order("zookeeper", [], 2, seed)] for seed in (0, 1, 2)}
     every = [name for name, scenario in of_store("zookeeper").items() if not scenario.cuts]
     assert names[0] == every * 2
