@@ -305,7 +305,7 @@ def test_the_only_observer_does_not_ask_a_store_that_it_cannot_see(
     assert observers.make("b").claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
 
 
-@pytest.mark.parametrize("at", [NOW.wall + 60 * SECOND, LONG_AFTER])
+@pytest.mark.parametrize("at", [NOW.wall + 60 * SECOND, LONG_AFTER], ids=["young", "with others"])
 def test_one_of_several_observers_asks_a_store_that_it_cannot_see(observers: Observers, at: int) -> None:
     """Also one that finds itself alone in a young ledger: the others announce themselves once a minute. And one that is alone, but sees the
     store, where the ledger alone cannot be used.
