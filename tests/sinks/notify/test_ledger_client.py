@@ -32,13 +32,9 @@ from tests.lab.receivers import HttpReceiver
 
 NOW = Clock()()
 SOON = NOW.wall + 3600 * SECOND
-"""Later than any ledger begins here."""
+"""Later than any ledger begins here, and by minutes."""
 FIRST = replace(delivery_of(replace(VACANCY, began=SOON)), queued_at=replace(NOW, wall=SOON))
 LATER = replace(FIRST, id="later", parts=(replace(OVER, began=SOON, ended=SOON + SECOND),), reason=Reason.RESOLVED)
-
-
-LONG_AFTER = NOW.wall + 600 * SECOND
-"""When every observer has announced itself in a ledger that begins now."""
 
 
 class Observers:
@@ -291,7 +287,7 @@ def test_the_only_observer_does_not_ask_a_store_that_it_cannot_see(
     seen, store = [True], Memory(observers.shared)
     a = SharedLedger(store, "a", Clock(), lambda: seen[-1], alone_if_refused=False)
     a.begin()
-    a.announce(Presence(LONG_AFTER))
+    a.announce(Presence(SOON))
     store.fault, reads = LedgerError("no quorum"), store.reads
     seen.append(False)
     assert a.claim(FIRST) is FREE
@@ -305,7 +301,7 @@ def test_the_only_observer_does_not_ask_a_store_that_it_cannot_see(
     assert observers.make("b").claim(FIRST).outcome is DeliveryOutcome.ALREADY_TOLD
 
 
-@pytest.mark.parametrize("at", [NOW.wall + 60 * SECOND, LONG_AFTER], ids=["young", "with others"])
+@pytest.mark.parametrize("at", [NOW.wall, SOON], ids=["young", "with others"])
 def test_one_of_several_observers_asks_a_store_that_it_cannot_see(observers: Observers, at: int) -> None:
     """Also one that finds itself alone in a young ledger: the others announce themselves once a minute. And one that is alone, but sees the
     store, where the ledger alone cannot be used.
@@ -313,7 +309,7 @@ def test_one_of_several_observers_asks_a_store_that_it_cannot_see(observers: Obs
     first = SharedLedger(Memory(observers.shared), "first", Clock(), lambda: False, alone_if_refused=False)
     second = SharedLedger(store := Memory(observers.shared), "second", Clock(), lambda: False, alone_if_refused=False)
     second.begin()
-    if at == LONG_AFTER:
+    if at == SOON:
         first.announce(Presence(at))
     second.announce(Presence(at))
     store.fault = LedgerError("no quorum")
@@ -321,7 +317,7 @@ def test_one_of_several_observers_asks_a_store_that_it_cannot_see(observers: Obs
     alone = observers.make("alone")
     observers.shared.document = StoredDocument()
     alone.begin()
-    alone.announce(Presence(LONG_AFTER))
+    alone.announce(Presence(SOON))
     observers.stores["alone"].fault = LedgerError("too large")
     assert alone.claim(FIRST).outcome is DeliveryOutcome.NO_LEDGER
 
