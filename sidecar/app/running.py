@@ -172,9 +172,7 @@ class Sidecar:
 
     def _sees(self, ledger: str) -> bool:
         """Whether the store of this ledger can be read now, by what is observed in it."""
-        clusters = self._snapshot().state.clusters
-        watched = clusters.values() if ledger == ALL_FOUND else filter(None, [clusters.get(ledger)])
-        return any(cluster.is_in_sight for cluster in watched)
+        return any(cluster.is_in_sight for cluster in self._snapshot().state.sharing(ledger))
 
     def _settled(self, delivery_id: str, attempt: Attempt) -> None:
         self._loop.observe(DeliverySettled(self._clock(), delivery_id, *attempt))

@@ -16,6 +16,7 @@ from sidecar.core.finder import Finder
 from sidecar.core.flink.deployments import Candidate, Maker, Seen
 from sidecar.core.moment import Moment
 from sidecar.core.pictures import PictureRequest
+from sidecar.core.policy.policy import ALL_FOUND
 from sidecar.core.quarantine import Quarantined
 from sidecar.core.records import AnyRecord
 
@@ -42,6 +43,12 @@ class State(AlertingState, frozen=True):
     """The clusters as they were when their status was last decided; without those of which it could not be."""
     status_due: int | None = None
     """When (steady) time alone may change the status of a cluster. None: never."""
+
+    def sharing(self, ledger: str) -> list[ClusterState]:
+        """The clusters of this ledger: the one of that name, or all of which one ledger is for those that are found."""
+        if ledger == ALL_FOUND:
+            return [*self.clusters.values()]
+        return [self.clusters[ledger]] if ledger in self.clusters else []
 
 
 class Append(Struct, frozen=True):

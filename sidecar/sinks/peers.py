@@ -86,9 +86,7 @@ class PeerExchange:
     def _presence(self, ledger: str) -> Presence | None:
         """The observers that are published in a ledger. None: the store cannot be read."""
         snapshot = self._snapshot()
-        clusters = snapshot.state.clusters
-        watched = clusters.values() if ledger == ALL_FOUND else filter(None, [clusters.get(ledger)])
-        in_sight = [cluster for cluster in watched if cluster.is_in_sight]
+        in_sight = [cluster for cluster in snapshot.state.sharing(ledger) if cluster.is_in_sight]
         if not in_sight:
             return None
         if any(_is_led(cluster) for cluster in in_sight):

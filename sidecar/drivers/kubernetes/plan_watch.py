@@ -240,8 +240,8 @@ class KubernetesPlans:
             )
             for kind, group in GROUPS.items():
                 selector, without = Selector(kind=kind, group=group), f"whether a {kind} is wanted is not known"
-                told = refusals(f"{selector.resource}.{group.partition('/')[0]}")
-                yield ObjectWatch(api(), selector, maker_status(kind), MakerReports(kind, makers), without, told)
+                refused = refusals(f"{selector.resource}.{group.partition('/')[0]}")
+                yield ObjectWatch(api(), selector, maker_status(kind), MakerReports(kind, makers), without, refused)
         if not (scope.plans or scope.deaths):
             return
         logs = PreviousLogs(api(), self._clock, self._report) if scope.deaths else None

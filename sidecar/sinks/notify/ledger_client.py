@@ -92,12 +92,10 @@ class SharedLedger:
     def claim(self, delivery: Delivery) -> Permit:
         """The permit to send. A notification that has waited too long for its claim needs none, unless it is known to have been sent."""
         called_at = time.monotonic()
-        if delivery.is_shared and self._is_out_of_reach:
-            return FREE
         with self._lock:
             if not delivery.is_shared:
                 return self._unclaimed(delivery)
-            if self._access.is_alone:
+            if self._access.is_alone or self._is_out_of_reach:
                 return FREE
             if called_at < self._access.failed_at:  # the ledger failed for another caller while this one waited
                 return Permit(outcome=DeliveryOutcome.NO_LEDGER, detail=self._access.failure)
@@ -114,12 +112,12 @@ class SharedLedger:
         """Mark what was sent, or release its claim. While the ledger is unreachable, `retry_marks` tries again: an unmarked notification
         may be sent by another sidecar.
         """
-        if self._is_out_of_reach:
-            self._unmarked.append((delivery, claim, outcome))
-            return
         for attempt in range(MARK_ATTEMPTS):
             with self._lock:  # released between attempts, so that other threads can claim
                 if self._access.is_alone:
+                    return
+                if self._is_out_of_reach:
+                    self._unmarked.append((delivery, claim, outcome))
                     return
                 try:
                     self._settle(delivery, claim, outcome)
@@ -156,10 +154,8 @@ class SharedLedger:
 
     def retry_marks(self) -> None:
         """Mark what `settle` could not. May be called often: it does nothing for a moment after a failure."""
-        if self._is_out_of_reach:
-            return
         with self._lock:
-            if time.monotonic() - self._access.failed_at < LEDGER_PAUSE / SECOND:
+            if self._is_out_of_reach or time.monotonic() - self._access.failed_at < LEDGER_PAUSE / SECOND:
                 return
             try:
                 while self._unmarked:
@@ -307,5 +303,5 @@ class SharedLedger:
 
     @property
     def _is_out_of_reach(self) -> bool:
-        """True if nobody else uses the ledger, and the store is away: to ask it would take seconds, and tell nothing."""
+        """True if nobody else uses the ledger, and the store is away: to ask it would take seconds, in vain."""
         return self._is_only and not self._sees()

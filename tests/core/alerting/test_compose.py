@@ -1,5 +1,6 @@
 """What messages say is true, short, and text: whatever stands in the store."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -9,6 +10,7 @@ from sidecar.core.alerting.alerts import Alert, Notice, Reason, labels_of
 from sidecar.core.alerting.compose import EXAMPLE, MOST_BODY, MOST_BYTES, MOST_LINES, compose
 from sidecar.core.alerting.conditions import JOBS
 from sidecar.core.cluster.status_of import Statuses
+from sidecar.core.failover.episodes import Episode
 from sidecar.core.flink.leadership import Component, ComponentId, LeaderInformation
 from sidecar.core.message import Content
 from sidecar.core.moment import SECOND, Moment
@@ -210,20 +212,26 @@ def test_an_alert_says_why_as_far_as_that_is_known() -> None:
     assert sidecar.sent[-1].link == "https://sidecar.example/"
 
 
-def test_details_are_left_out_of_a_message_that_would_be_too_long() -> None:
-    """Who leads, and what to do, never: the first of nine long facts about the jobs have room, and it says how many have none."""
+def lines_about(change: Callable[[Episode], Episode], *alerts: Alert) -> list[str]:
+    """The text of a message about these alerts of one failover, of which more is known after `change`."""
     flink, sidecar = watching()
     sidecar.sees(flink.vacate().elect(B)).waits(1)
-    (key,) = sidecar.state.clusters
-    cluster = sidecar.state.clusters[key]
+    ((key, cluster),) = sidecar.state.clusters.items()
     episode = cluster.episode or cluster.last_episode
     assert episode
+    of_it = tuple(replace(alert, episode_id=episode.id) for alert in alerts)
+    notice = Notice("fingerprint", POLICY.route, Reason.FIRST, of_it, len(of_it))
+    clusters = {key: replace(cluster, episode=None, last_episode=change(episode))}
+    return compose(notice, POLICY, clusters, Statuses(POLICY, sidecar.moment)).body.split("\n")
+
+
+def test_details_are_left_out_of_a_message_that_would_be_too_long() -> None:
+    """Who leads, and what to do, never: the first of nine long facts about the jobs have room, and it says how many have none."""
     jobs = tuple(f"job {number}: {'x' * 90}" for number in range(9))
-    gathered = replace(episode, gathered=replace(episode.gathered, jobs=jobs, jobs_total=9))
-    changed = replace(alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123"), episode_id=episode.id)
-    notice = Notice("fingerprint", POLICY.route, Reason.FIRST, (changed,), 1)
-    clusters = {key: replace(cluster, episode=None, last_episode=gathered)}
-    *lines, last = compose(notice, POLICY, clusters, Statuses(POLICY, sidecar.moment)).body.split("\n")
+    changed = alert(LEADER_CHANGED, DISPATCHER, "jm-a:6123", "jm-b:6123")
+    *lines, last = lines_about(
+        lambda episode: replace(episode, gathered=replace(episode.gathered, jobs=jobs, jobs_total=9)), changed
+    )
     assert 400 < len("\n".join([*lines, last])) <= MOST_BODY
     named = [line for line in lines if line in jobs]
     assert named == list(jobs[: len(named)])
@@ -233,26 +241,16 @@ def test_details_are_left_out_of_a_message_that_would_be_too_long() -> None:
 
 def test_a_long_error_is_cut_before_anything_else_is_too_long() -> None:
     """That of a JobManager that took over and ended: what changed, what to do and who leads are whole."""
-    flink, sidecar = watching()
-    flink.vacate()
-    flink.elect(B)
-    sidecar.sees_changes().waits(1)
-    (key,) = sidecar.state.clusters
-    cluster = sidecar.state.clusters[key]
-    episode = cluster.episode or cluster.last_episode
-    assert episode
-    failing = replace(episode, facts=replace(episode.facts, failed=(f"JobManager jm-c ended: {'x' * 160}",)))
+    failed = (f"JobManager jm-c ended: {'x' * 160}",)
     changed = [
-        replace(alert(LEADER_CHANGED, component, f"jm-a.{number}{'y' * 60}:6123", "jm-b:6123"), episode_id=episode.id)
+        alert(LEADER_CHANGED, component, f"jm-a.{number}{'y' * 60}:6123", "jm-b:6123")
         for number, component in enumerate((DISPATCHER, REST_SERVER, RESOURCE_MANAGER))
     ]
-    notice = Notice("fingerprint", POLICY.route, Reason.FIRST, tuple(changed), 3)
-    clusters = {key: replace(cluster, episode=None, last_episode=failing)}
-    body = compose(notice, POLICY, clusters, Statuses(POLICY, sidecar.moment)).body
-    assert MOST_BODY - 20 <= len(body) <= MOST_BODY
-    [cut] = [line for line in body.split("\n") if line.endswith("x…")]
+    lines = lines_about(lambda episode: replace(episode, facts=replace(episode.facts, failed=failed)), *changed)
+    assert MOST_BODY - 20 <= len("\n".join(lines)) <= MOST_BODY
+    [cut] = [line for line in lines if line.endswith("x…")]
     assert cut.startswith("JobManager jm-c ended: x")
-    assert sum("y:6123 → jm-b:6123 at " in line for line in body.split("\n")) == 3
+    assert sum("y:6123 → jm-b:6123 at " in line for line in lines) == 3
 
 
 def test_a_hostile_leader_address_cannot_write_lines_of_its_own() -> None:
